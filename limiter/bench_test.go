@@ -1,0 +1,98 @@
+package limiter_test
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/chatgateway/gateway/limiter"
+)
+
+// fast is a limiter with a bucket, a per-channel delay and a chat rule, all so
+// wide that nothing is refused.
+func fast(b *testing.B) *limiter.RateLimiter {
+	b.Helper()
+	rule := limiter.Rule{Every: time.Nanosecond, Burst: 1000}
+	l, err := limiter.New(
+		limiter.Config{MessagesPerSecond: 1e9, BurstSize: 1000, PerChannelDelay: time.Nanosecond},
+		limiter.WithChannelRules(limiter.ChannelRules{Chat: rule, Group: rule}),
+	)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return l
+}
+
+// BenchmarkReserve compares a reservation with golang.org/x/time/rate, which
+// knows one bucket; ours draws from three.
+func BenchmarkReserve(b *testing.B) {
+	b.Run("ours", func(b *testing.B) {
+		l := fast(b)
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, _, ok := l.TryReserve(time.Now(), limiter.Call{Channel: "-1001234567890"}); !ok {
+				b.Fatal("refused")
+			}
+		}
+	})
+	b.Run("x_time_rate_Allow", func(b *testing.B) {
+		l := rate.NewLimiter(1e9, 1000)
+		b.ReportAllocs()
+		for b.Loop() {
+			if !l.Allow() {
+				b.Fatal("refused")
+			}
+		}
+	})
+	b.Run("ours_64_channels", func(b *testing.B) {
+		l := fast(b)
+		names := make([]string, 64)
+		for i := range names {
+			names[i] = "-100123456" + string(rune('0'+i/8)) + string(rune('0'+i%8))
+		}
+		b.ReportAllocs()
+		i := 0
+		for b.Loop() {
+			if _, _, ok := l.TryReserve(time.Now(), limiter.Call{Channel: names[i&63]}); !ok {
+				b.Fatal("refused")
+			}
+			i++
+		}
+	})
+	b.Run("time_Now", func(b *testing.B) {
+		var sink time.Time
+		for b.Loop() {
+			sink = time.Now()
+		}
+		_ = sink
+	})
+	b.Run("ratio", benchmarkRatio)
+}
+
+// benchmarkRatio measures both in turns, in short slices of one run, so that a
+// busy machine slows both alike, and reports the ratio of their times.
+func benchmarkRatio(b *testing.B) {
+	const slice = 2000
+	ours, theirs := fast(b), rate.NewLimiter(1e9, 1000)
+	var a, c time.Duration
+	n := 0
+	for b.Loop() {
+		start := time.Now()
+		for range slice {
+			if _, _, ok := ours.TryReserve(time.Now(), limiter.Call{Channel: "-1001234567890"}); !ok {
+				b.Fatal("refused")
+			}
+		}
+		mid := time.Now()
+		for range slice {
+			if !theirs.Allow() {
+				b.Fatal("refused")
+			}
+		}
+		a, c, n = a+mid.Sub(start), c+time.Since(mid), n+slice
+	}
+	b.ReportMetric(float64(a)/float64(c), "ours/x_time_rate")
+	b.ReportMetric(float64(a)/float64(n), "ours-ns")
+	b.ReportMetric(float64(c)/float64(n), "x_time_rate-ns")
+}

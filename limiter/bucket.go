@@ -1,0 +1,161 @@
+package limiter
+
+// A bucket here is a leaky one, turned into arithmetic ("generic cell rate
+// algorithm"): instead of counting slots it keeps the reading at which it will
+// be full again. How far that lies ahead is its level; a slot raises the level
+// by the time in which one slot flows back.
+
+// numbers are what a bucket is limited to, in nanoseconds.
+type numbers struct {
+	every int64 // in which one slot flows back
+	burst int64 // slots in a full bucket
+	depth int64 // burst × every: the level of an empty bucket
+}
+
+func numbersOf(r Rule) numbers {
+	return numbers{every: int64(r.Every), burst: int64(r.Burst), depth: int64(r.Burst) * int64(r.Every)}
+}
+
+// on is false for a limit that doesn't exist.
+func (n *numbers) on() bool { return n.every > 0 }
+
+// never is the wait for a cost that no full bucket could pay.
+const never = int64(1<<63 - 1)
+
+// wait returns how long a bucket at that level refuses the cost; zero or less
+// means that it is granted.
+func (n *numbers) wait(level, cost int64) int64 {
+	if cost < 1 || cost > n.burst {
+		return never
+	}
+	return level + cost*n.every - n.depth
+}
+
+// maxMarks bounds the marks of one bucket.
+const maxMarks = 32
+
+// mark remembers the level that a reservation found. What an older reservation
+// may give back is at most the lowest level found since: had it not been
+// there, the bucket would have been full then, and the rest would have flowed over.
+type mark struct {
+	seq   uint64
+	level int64
+}
+
+// state is what changes in a bucket.
+type state struct {
+	full  int64  // the reading at which it is full again
+	since uint64 // reservations older than this have nothing left to give back
+	marks []mark // after since, both fields rising
+}
+
+// level returns how far the bucket is from full. It is never more than
+// depth and spare: if more, the clock stepped back, and the bucket counts as
+// just emptied. This grants nothing extra, and locks nobody out for longer than the depth.
+func (s *state) level(t int64, n *numbers, spare int64, seq uint64) int64 {
+	level := s.full - t
+	if level <= 0 {
+		return 0
+	}
+	if level > n.depth+spare {
+		level = n.depth
+		s.full = t + level
+		s.clear(seq)
+	}
+	return level
+}
+
+// take raises the level. It must be the level that was found at t.
+func (s *state) take(t, level, amount int64, seq uint64) {
+	if level == 0 {
+		s.clear(seq)
+	} else {
+		s.mark(level, seq)
+	}
+	s.full = t + level + amount
+}
+
+// clear forgets what older reservations could give back.
+func (s *state) clear(seq uint64) {
+	s.since = seq
+	if len(s.marks) > 0 {
+		s.marks = s.marks[:0]
+	}
+}
+
+func (s *state) mark(level int64, seq uint64) {
+	n := len(s.marks)
+	for n > 0 && s.marks[n-1].level >= level {
+		n--
+	}
+	s.marks = append(s.marks[:n], mark{seq: seq, level: level})
+	if len(s.marks) > maxMarks {
+		// The two oldest become one with the lower level: a little less can be given back.
+		s.marks[1].level = s.marks[0].level
+		s.marks = append(s.marks[:0], s.marks[1:]...)
+	}
+}
+
+// giveBack lowers the level by what the reservation seq took and what has not
+// flowed over since. It returns whether anything changed.
+func (s *state) giveBack(t, amount int64, seq uint64) bool {
+	level := s.full - t
+	if level <= 0 || seq < s.since {
+		return false
+	}
+	amount = min(amount, level)
+	first := len(s.marks)
+	for first > 0 && s.marks[first-1].seq > seq {
+		first--
+	}
+	if first < len(s.marks) {
+		amount = min(amount, s.marks[first].level)
+		for i := first; i < len(s.marks); i++ {
+			s.marks[i].level -= amount
+		}
+		s.tidy(first)
+	}
+	s.full -= amount
+	return amount > 0
+}
+
+// tidy restores the rising order after the marks from first on were lowered.
+func (s *state) tidy(first int) {
+	if s.marks[first].level <= 0 {
+		s.since = s.marks[first].seq
+		s.marks = append(s.marks[:0], s.marks[first+1:]...)
+		return
+	}
+	keep := first
+	for keep > 0 && s.marks[keep-1].level >= s.marks[first].level {
+		keep--
+	}
+	s.marks = append(s.marks[:keep], s.marks[first:]...)
+}
+
+// penalty is a closed door.
+type penalty struct {
+	until  int64 // reading
+	length int64 // as it was imposed
+}
+
+// wait returns how long the penalty still holds, zero if it is over. It never
+// holds longer than it was imposed for, not even if the clock stepped back.
+func (p *penalty) wait(t int64) int64 {
+	left := p.until - t
+	if left <= 0 {
+		return 0
+	}
+	if left > p.length {
+		left = p.length
+		p.until = t + left
+	}
+	return left
+}
+
+// lengthen makes the penalty last at least for d from t on; it never shortens it.
+func (p *penalty) lengthen(t, d int64) {
+	if d > p.wait(t) {
+		*p = penalty{until: t + d, length: d}
+	}
+}
