@@ -56,7 +56,7 @@ func (l *RateLimiter) TakeAnchors(now time.Time) (a Anchors, changed bool) {
 	}
 	for i, ch := range tb.unsaved {
 		ch.unsaved, tb.unsaved[i] = 0, nil
-		if ch.name != "" && !ch.idle(t, &l.perGap, l.seq) {
+		if ch.name != "" && !ch.idle(t) {
 			a.Channels = append(a.Channels, l.anchor(now, t, ch))
 		}
 	}
@@ -93,7 +93,7 @@ func (l *RateLimiter) Snapshot(now time.Time) Anchors {
 	a := l.header(now, t)
 	a.Cleared = l.cleared
 	for ch := l.table.list.next; ch != &l.table.list; ch = ch.next {
-		if !ch.idle(t, &l.perGap, l.seq) {
+		if !ch.idle(t) {
 			a.Channels = append(a.Channels, l.anchor(now, t, ch))
 		}
 	}
@@ -113,9 +113,9 @@ func wall(now time.Time, d int64) time.Time {
 // header returns the anchors without channels.
 func (l *RateLimiter) header(now time.Time, t int64) Anchors {
 	a := Anchors{Scope: l.scope, At: now.Round(0)}
-	a.Tokens = l.perToken.slots(l.token.level(t, &l.perToken, l.debt(), l.seq))
+	a.Tokens = l.perToken.slots(l.token.level(t))
 	if l.perCeiling.on() {
-		a.Ceiling = l.perCeiling.slots(l.ceiling.level(t, &l.perCeiling, 0, l.seq))
+		a.Ceiling = l.perCeiling.slots(l.ceiling.level(t))
 	}
 	if left := l.closed.wait(t); left > 0 {
 		a.PenaltyUntil, a.PenaltyFor = wall(now, left), time.Duration(l.closed.length)
@@ -126,8 +126,8 @@ func (l *RateLimiter) header(now time.Time, t int64) Anchors {
 func (l *RateLimiter) anchor(now time.Time, t int64, ch *channel) ChannelAnchor {
 	a := ChannelAnchor{
 		Channel:    ch.name,
-		DelayUntil: wall(now, ch.gap.level(t, &l.perGap, 0, l.seq)),
-		RuleUntil:  wall(now, ch.own.level(t, ch.rule, 0, l.seq)),
+		DelayUntil: wall(now, ch.gap.level(t)),
+		RuleUntil:  wall(now, ch.own.level(t)),
 	}
 	if left := ch.penalty.wait(t); left > 0 {
 		a.PenaltyUntil, a.PenaltyFor = wall(now, left), time.Duration(ch.penalty.length)
@@ -247,7 +247,7 @@ func (l *RateLimiter) restoreMethod(t int64, c ChannelAnchor, d int64) {
 // raise lifts the bucket to the level if it is below that. What was reserved
 // before can't be given back any more.
 func (s *state) raise(t, level int64, seq uint64) {
-	if level > max(s.full-t, 0) {
+	if level > s.level(t) {
 		s.full = t + level
 		s.clear(seq + 1)
 	}

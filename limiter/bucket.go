@@ -49,30 +49,30 @@ type state struct {
 	marks []mark // after since, both fields rising
 }
 
-// level returns how far the bucket is from full. It is never more than
-// depth and spare: if more, the clock stepped back, and the bucket counts as
-// just emptied. This grants nothing extra, and locks nobody out for longer than the depth.
-func (s *state) level(t int64, n *numbers, spare int64, seq uint64) int64 {
-	level := s.full - t
-	if level <= 0 {
-		return 0
+// level returns how far the bucket is from full.
+func (s *state) level(t int64) int64 { return max(s.full-t, 0) }
+
+// take is the reservation seq, which found the level and makes the bucket full
+// again at that reading.
+func (s *state) take(level, full int64, seq uint64) {
+	s.full = full
+	if level != 0 || len(s.marks) != 0 {
+		s.note(level, seq)
+		return
 	}
-	if level > n.depth+spare {
-		level = n.depth
-		s.full = t + level
-		s.clear(seq)
-	}
-	return level
+	s.since = seq
 }
 
-// take raises the level. It must be the level that was found at t.
-func (s *state) take(t, level, amount int64, seq uint64) {
+// note remembers the level that the reservation seq found. It is apart from
+// take, which mostly finds a full bucket and so fits into its caller.
+//
+//go:noinline
+func (s *state) note(level int64, seq uint64) {
 	if level == 0 {
 		s.clear(seq)
-	} else {
-		s.mark(level, seq)
+		return
 	}
-	s.full = t + level + amount
+	s.mark(level, seq)
 }
 
 // clear forgets what older reservations could give back.
@@ -99,8 +99,8 @@ func (s *state) mark(level int64, seq uint64) {
 // giveBack lowers the level by what the reservation seq took and what has not
 // flowed over since. It returns whether anything changed.
 func (s *state) giveBack(t, amount int64, seq uint64) bool {
-	level := s.full - t
-	if level <= 0 || seq < s.since {
+	level := s.level(t)
+	if level == 0 || seq < s.since {
 		return false
 	}
 	amount = min(amount, level)
@@ -139,19 +139,8 @@ type penalty struct {
 	length int64 // as it was imposed
 }
 
-// wait returns how long the penalty still holds, zero if it is over. It never
-// holds longer than it was imposed for, not even if the clock stepped back.
-func (p *penalty) wait(t int64) int64 {
-	left := p.until - t
-	if left <= 0 {
-		return 0
-	}
-	if left > p.length {
-		left = p.length
-		p.until = t + left
-	}
-	return left
-}
+// wait returns how long the penalty still holds, zero if it is over.
+func (p *penalty) wait(t int64) int64 { return max(p.until-t, 0) }
 
 // lengthen makes the penalty last at least for d from t on; it never shortens it.
 func (p *penalty) lengthen(t, d int64) {

@@ -25,8 +25,8 @@ type channel struct {
 }
 
 // idle is true if forgetting the channel changes no answer.
-func (ch *channel) idle(t int64, gap *numbers, seq uint64) bool {
-	return ch.gap.level(t, gap, 0, seq) == 0 && ch.own.level(t, ch.rule, 0, seq) == 0 && ch.penalty.wait(t) == 0
+func (ch *channel) idle(t int64) bool {
+	return max(ch.gap.full, ch.own.full, ch.penalty.until) <= t
 }
 
 // table holds the channels, the one used last first in its list.
@@ -86,10 +86,15 @@ func (l *RateLimiter) group(name string) int {
 // channel returns the state of the channel of that name, which becomes the one
 // used last; if there is no room for it, the state that all such share.
 func (l *RateLimiter) channel(t int64, name string) *channel {
-	tb := &l.table
-	if tb.recent != nil && tb.recent.name == name {
-		return tb.recent
+	if ch := l.table.recent; ch != nil && ch.name == name {
+		return ch
 	}
+	return l.lookUp(t, name)
+}
+
+// lookUp is channel for one that is not the one used last.
+func (l *RateLimiter) lookUp(t int64, name string) *channel {
+	tb := &l.table
 	ch, ok := tb.byName[name]
 	if ok {
 		tb.unlink(ch)
@@ -143,7 +148,7 @@ func (l *RateLimiter) sweep(t int64, steps int) {
 			return
 		}
 		tb.unlink(ch)
-		if !ch.idle(t, &l.perGap, l.seq) {
+		if !ch.idle(t) {
 			tb.pushFront(ch)
 			continue
 		}

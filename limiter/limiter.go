@@ -63,8 +63,8 @@ type RateLimiter struct {
 	perToken, perCeiling, perGap, perChat, perGroup numbers
 
 	mu      sync.Mutex
-	started bool
 	base    time.Time // readings are nanoseconds since then
+	last    int64     // reading
 	seq     uint64    // of the reservation made last
 	token   state
 	ceiling state // the platform's own limit over the whole token, if it is on
@@ -133,17 +133,6 @@ func (l *RateLimiter) Scope() string { return l.scope }
 // Config returns the numbers that the limiter was made with.
 func (l *RateLimiter) Config() Config { return l.cfg }
 
-// farthest bounds readings, so that sums of them stay within an int64.
-const farthest = int64(1) << 61
-
-// reading turns a time into nanoseconds since the first one that was seen.
-func (l *RateLimiter) reading(now time.Time) int64 {
-	if !l.started {
-		l.started, l.base = true, now
-	}
-	return min(max(int64(now.Sub(l.base)), -farthest), farthest)
-}
-
 // after returns the time at which to ask again.
 func after(now time.Time, wait int64) time.Time {
 	if wait == never {
@@ -162,14 +151,14 @@ func (l *RateLimiter) TryReserve(now time.Time, c Call) (r Reservation, next tim
 	cost := c.cost()
 	l.mu.Lock()
 	t := l.reading(now)
-	level := l.token.level(t, &l.perToken, l.debt(), l.seq)
+	level := l.token.level(t)
 	wait := l.perToken.wait(level, cost)
 	var ceiling int64
 	if l.perCeiling.on() {
-		ceiling = l.ceiling.level(t, &l.perCeiling, 0, l.seq)
+		ceiling = l.ceiling.level(t)
 		wait = max(wait, l.perCeiling.wait(ceiling, cost))
 	}
-	if l.closed.until > t {
+	if wait > 0 || l.closed.until > t {
 		wait = max(wait, l.closed.wait(t))
 	}
 	if wait > 0 {
@@ -186,7 +175,7 @@ func (l *RateLimiter) TryReserve(now time.Time, c Call) (r Reservation, next tim
 	var gap, own int64
 	if c.Channel != "" {
 		ch = l.channel(t, c.Channel)
-		gap, own = ch.gap.level(t, &l.perGap, 0, l.seq), ch.own.level(t, ch.rule, 0, l.seq)
+		gap, own = ch.gap.level(t), ch.own.level(t)
 		if wait := l.channelWait(t, ch, gap, own, cost); wait > 0 {
 			l.mu.Unlock()
 			return Reservation{bucket: Bucket{Channel: c.Channel}}, after(now, wait), false
@@ -194,14 +183,14 @@ func (l *RateLimiter) TryReserve(now time.Time, c Call) (r Reservation, next tim
 	}
 	l.seq++
 	l.unsaved = true
-	l.token.take(t, level, cost*l.perToken.every, l.seq)
+	l.token.take(level, t+level+cost*l.perToken.every, l.seq)
 	if l.perCeiling.on() {
-		l.ceiling.take(t, ceiling, cost*l.perCeiling.every, l.seq)
+		l.ceiling.take(ceiling, t+ceiling+cost*l.perCeiling.every, l.seq)
 	}
 	if ch != nil {
-		l.takeChannel(t, ch, gap, own, cost)
+		l.takeChannel(t, ch, own, cost)
 	}
-	r = Reservation{limiter: l, bucket: Bucket{Channel: c.Channel}, seq: l.seq, cost: cost, shared: ch != nil && ch.name == ""}
+	r = Reservation{limiter: l, bucket: Bucket{Channel: c.Channel}, seq: l.seq, cost: int32(cost), shared: ch != nil && ch.name == ""}
 	l.mu.Unlock()
 	return r, now, true
 }
@@ -219,14 +208,14 @@ func (l *RateLimiter) channelWait(t int64, ch *channel, gap, own, cost int64) in
 	return wait
 }
 
-func (l *RateLimiter) takeChannel(t int64, ch *channel, gap, own, cost int64) {
-	if l.perGap.on() {
-		ch.gap.take(t, gap, l.perGap.every, l.seq)
-	}
+func (l *RateLimiter) takeChannel(t int64, ch *channel, own, cost int64) {
+	ch.gap.full, ch.gap.since = t+l.perGap.every, l.seq // a bucket of one slot, which was full
 	if ch.rule.on() {
-		ch.own.take(t, own, cost*ch.rule.every, l.seq)
+		ch.own.take(own, t+own+cost*ch.rule.every, l.seq)
 	}
-	l.table.touch(ch)
+	if ch.unsaved == 0 {
+		l.table.touch(ch)
+	}
 }
 
 // methodWait returns how long the call's method is closed, and by which bucket.
@@ -241,7 +230,6 @@ func (l *RateLimiter) methodWait(t int64, c Call) (b Bucket, wait int64) {
 			delete(l.methods, name)
 			continue
 		}
-		l.methods[name] = p // its end may have been brought nearer
 		if w > wait {
 			b, wait = name, w
 		}
@@ -276,19 +264,9 @@ func (l *RateLimiter) Take(now time.Time, c Call) {
 
 // takeUpTo raises the bucket's level by the cost, or to the top.
 func takeUpTo(s *state, t int64, n *numbers, spare, cost int64, seq uint64) {
-	level := s.level(t, n, spare, seq)
+	level := s.level(t)
 	room := max(n.depth+spare-level, 0)
-	s.take(t, level, min(min(max(cost, 0), n.burst)*n.every, room), seq)
-}
-
-// longAgo is before every reading.
-const longAgo = -2 * farthest
-
-// fill makes the token's buckets full and open.
-func (l *RateLimiter) fill() {
-	l.token = state{full: longAgo, since: l.seq + 1}
-	l.ceiling = l.token
-	l.closed = penalty{until: longAgo}
+	s.take(level, t+level+min(min(max(cost, 0), n.burst)*n.every, room), seq)
 }
 
 func (l *RateLimiter) reset() {
@@ -327,7 +305,7 @@ type Reservation struct {
 	limiter *RateLimiter // nil if nothing was taken or all was given back
 	bucket  Bucket
 	seq     uint64
-	cost    int64
+	cost    int32
 	shared  bool // the channel had no room of its own
 }
 
@@ -352,14 +330,14 @@ func (r *Reservation) Cancel(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t := l.reading(now)
-	changed := l.token.giveBack(t, r.cost*l.perToken.every, r.seq)
+	changed := l.token.giveBack(t, int64(r.cost)*l.perToken.every, r.seq)
 	l.unsaved = l.unsaved || changed
-	if l.perCeiling.on() && l.ceiling.giveBack(t, r.cost*l.perCeiling.every, r.seq) {
+	if l.perCeiling.on() && l.ceiling.giveBack(t, int64(r.cost)*l.perCeiling.every, r.seq) {
 		changed = true
 	}
 	if ch := l.reserved(r); ch != nil {
 		gap := ch.gap.giveBack(t, l.perGap.every, r.seq)
-		if own := ch.own.giveBack(t, r.cost*ch.rule.every, r.seq); own || gap {
+		if own := ch.own.giveBack(t, int64(r.cost)*ch.rule.every, r.seq); own || gap {
 			changed = true
 			l.table.touch(ch)
 		}

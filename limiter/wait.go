@@ -7,12 +7,6 @@ import (
 	"time"
 )
 
-// clock is the one reading of time in this package, for the forms that really
-// wait; all others get the time from their caller.
-func clock() time.Time {
-	return time.Now() //nolint:forbidigo // a caller who waits for a slot can't tell when it will ask
-}
-
 // Reserve waits until it has taken a slot for c, or until ctx ends. It asks
 // again after each wait, since a penalty may have come. ErrCost is returned at
 // once if the call can never be paid for.
