@@ -215,16 +215,16 @@ func (l *RateLimiter) Restore(now time.Time, a Anchors) {
 func most(length time.Duration) int64 { return int64(min(max(length, 0), maxPenalty)) }
 
 func (l *RateLimiter) restoreToken(t, since int64, a Anchors) {
-	level, ceiling := l.perToken.depth, l.perCeiling.depth
+	var debt int64 // that a penalty left
+	if a.Tokens < 0 {
+		debt = min(int64(math.Ceil(min(-a.Tokens, 1)*float64(l.perToken.every))), l.debt())
+	}
+	level, ceiling := l.perToken.depth+max(debt-since, 0), l.perCeiling.depth
 	if a.Clean {
-		level, ceiling = l.perToken.levelOf(a.Tokens), 0
-		if a.Tokens < 0 {
-			level += min(int64(math.Ceil(-a.Tokens*float64(l.perToken.every))), l.debt())
-		}
+		level, ceiling = l.perToken.levelOf(a.Tokens)+debt-since, 0
 		if l.perCeiling.on() {
-			ceiling = l.perCeiling.levelOf(a.Ceiling)
+			ceiling = l.perCeiling.levelOf(a.Ceiling) - since
 		}
-		level, ceiling = level-since, ceiling-since
 	}
 	l.token.raise(t, level, l.seq)
 	l.ceiling.raise(t, ceiling, l.seq)

@@ -96,11 +96,3 @@ type ChannelRules struct {
 func (r ChannelRules) validate() error {
 	return errors.Join(r.Chat.validate("ChannelRules.Chat"), r.Group.validate("ChannelRules.Group"))
 }
-
-// of returns the rule that the channel is under.
-func (r ChannelRules) of(channel string) Rule {
-	if r.IsGroup != nil && r.IsGroup(channel) {
-		return r.Group
-	}
-	return r.Chat
-}

@@ -190,7 +190,7 @@ func (l *RateLimiter) TryReserve(now time.Time, c Call) (r Reservation, next tim
 	if ch != nil {
 		l.takeChannel(t, ch, own, cost)
 	}
-	r = Reservation{limiter: l, bucket: Bucket{Channel: c.Channel}, seq: l.seq, cost: int32(cost), shared: ch != nil && ch.name == ""}
+	r = Reservation{limiter: l, bucket: Bucket{Channel: c.Channel}, seq: l.seq, cost: cost, shared: ch != nil && ch.name == ""}
 	l.mu.Unlock()
 	return r, now, true
 }
@@ -305,7 +305,7 @@ type Reservation struct {
 	limiter *RateLimiter // nil if nothing was taken or all was given back
 	bucket  Bucket
 	seq     uint64
-	cost    int32
+	cost    int64
 	shared  bool // the channel had no room of its own
 }
 
@@ -330,14 +330,14 @@ func (r *Reservation) Cancel(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t := l.reading(now)
-	changed := l.token.giveBack(t, int64(r.cost)*l.perToken.every, r.seq)
+	changed := l.token.giveBack(t, r.cost*l.perToken.every, r.seq)
 	l.unsaved = l.unsaved || changed
-	if l.perCeiling.on() && l.ceiling.giveBack(t, int64(r.cost)*l.perCeiling.every, r.seq) {
+	if l.perCeiling.on() && l.ceiling.giveBack(t, r.cost*l.perCeiling.every, r.seq) {
 		changed = true
 	}
 	if ch := l.reserved(r); ch != nil {
 		gap := ch.gap.giveBack(t, l.perGap.every, r.seq)
-		if own := ch.own.giveBack(t, int64(r.cost)*ch.rule.every, r.seq); own || gap {
+		if own := ch.own.giveBack(t, r.cost*ch.rule.every, r.seq); own || gap {
 			changed = true
 			l.table.touch(ch)
 		}

@@ -18,7 +18,13 @@ func at(seconds float64) time.Time {
 	return start.Add(time.Duration(seconds * float64(time.Second)))
 }
 
-func newLimiter(tb testing.TB, rate float64, burst int, delay time.Duration, opts ...limiter.Option) *limiter.RateLimiter {
+// failer is a testing.TB or a rapid.T.
+type failer interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+func newLimiter(tb failer, rate float64, burst int, delay time.Duration, opts ...limiter.Option) *limiter.RateLimiter {
 	tb.Helper()
 	l, err := limiter.New(limiter.Config{MessagesPerSecond: rate, BurstSize: burst, PerChannelDelay: delay}, opts...)
 	if err != nil {
