@@ -214,10 +214,10 @@ var mistakes = []struct {
 	{"a port that is none", "http: {listen: \"localhost:99999\"}\n", []string{"http.listen: must be an address with a port"}},
 	{"a boolean for text", "http: {listen: true}\n", []string{"http.listen: must be text: put it in quotes"}},
 	{
-		"a bot without a platform", "bots:\n  a: {}\n  b:\n  c: {platform: x, handler: defualt}\n  D: {platform: x}\n",
+		"a bot without a platform", "bots:\n  a: {}\n  b:\n  c: {platform: x, handler: defalt}\n  D: {platform: x}\n",
 		[]string{
 			"bots.a.platform: is missing: name the platform (line 2, column 6)", "bots.b.platform: is missing: name the platform (line 3, column",
-			`bots.c.handler: there is no handler "defualt" under handlers: (line 4, column 29); did you mean default?`,
+			`bots.c.handler: there is no handler "defalt" under handlers: (line 4, column 29); did you mean default?`,
 			"bots.D: a name must start with a letter a to z",
 		},
 	},

@@ -74,7 +74,7 @@ func (d *decoder) decode(n *node, path string, v reflect.Value) {
 		return
 	}
 	if v.CanAddr() {
-		if custom, ok := v.Addr().Interface().(nodeDecoder); ok {
+		if custom, ok := reflect.TypeAssert[nodeDecoder](v.Addr()); ok {
 			custom.decodeNode(d, n, path)
 			return
 		}
@@ -267,6 +267,11 @@ func (d *decoder) decodeMap(n *node, path string, v reflect.Value) {
 		filled.SetMapIndex(key, v.MapIndex(key))
 	}
 	for _, e := range n.entries {
+		if v.Type().Key() == idType {
+			if err := ID(e.key).Check(); err != nil {
+				d.rep.fail(&KeyError{Path: join(path, e.key), Line: e.line, Column: e.column, Msg: "the key " + err.Error()})
+			}
+		}
 		item := reflect.New(v.Type().Elem()).Elem()
 		if item.Kind() == reflect.Pointer {
 			item.Set(reflect.New(item.Type().Elem()))

@@ -50,7 +50,7 @@ func (d *decoder) scalar(n *node, v reflect.Value) error {
 		return nil
 	}
 	if v.CanAddr() {
-		if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+		if u, ok := reflect.TypeAssert[encoding.TextUnmarshaler](v.Addr()); ok {
 			return decodeText(n, u, v.Type())
 		}
 	}

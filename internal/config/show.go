@@ -59,12 +59,12 @@ func valueNode(v reflect.Value, inSeconds bool) *node {
 		return nil
 	}
 	v = reflect.Indirect(v)
-	if d, ok := v.Interface().(time.Duration); ok {
+	if d, ok := reflect.TypeAssert[time.Duration](v); ok {
 		return durationNode(d, inSeconds)
 	}
 	switch v.Kind() { //nolint:exhaustive // the kinds of Config's fields
 	case reflect.Struct:
-		if s, ok := v.Addr().Interface().(sectioned); ok {
+		if s, ok := reflect.TypeAssert[sectioned](v.Addr()); ok {
 			return &node{kind: mappingNode, entries: slices.Concat(structEntries(v, s.owns), s.rawEntries())}
 		}
 		return &node{kind: mappingNode, entries: structEntries(v, nil)}
