@@ -27,7 +27,7 @@ func keyErrorAt(n ast.Node, msg string) *KeyError {
 // build makes the node of n, the value at path; level is its depth in the file.
 func (b *builder) build(n ast.Node, path string, level int) (*node, error) {
 	if b.total++; b.total > maxNodes {
-		return nil, keyErrorAt(n, "too many values")
+		return nil, keyErrorAt(n, tooMany)
 	}
 	if level > maxDepth {
 		return nil, keyErrorAt(n, tooDeep)
@@ -103,7 +103,7 @@ func (b *builder) alias(n *ast.AliasNode, level int) (*node, error) {
 		return nil, keyErrorAt(n, tooDeep)
 	}
 	if b.total += value.size; b.total > maxNodes {
-		return nil, keyErrorAt(n, "too many values")
+		return nil, keyErrorAt(n, tooMany)
 	}
 	return value, nil
 }

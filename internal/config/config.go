@@ -27,6 +27,8 @@ type Config struct {
 	Store       Store               `yaml:"store"`
 	HTTP        HTTP                `yaml:"http"`
 	Log         Log                 `yaml:"log"`
+
+	secret map[string]bool // paths of values that were made from a secret's variable
 }
 
 // Gateway holds the settings of the process and of what comes in.

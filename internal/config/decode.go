@@ -241,6 +241,15 @@ func atLeast(v reflect.Value, limit string) bool {
 // unknownKey reports e, a key of n that nobody takes. A key right behind one that
 // is empty was probably meant to stand below it.
 func (d *decoder) unknownKey(n *node, path string, e entry, known []string, t reflect.Type) {
+	d.rep.unknown(&KeyError{
+		Path: join(path, e.key), Line: e.line, Column: e.column, Msg: "unknown key", Hint: d.keyHint(n, path, e, known, t),
+	})
+}
+
+func (d *decoder) keyHint(n *node, path string, e entry, known []string, t reflect.Type) string {
+	if len(d.rep.mistakes) > maxMistakes {
+		return "" // not listed anyway
+	}
 	hint := didYouMean(e.key, known)
 	i := slices.IndexFunc(n.entries, func(other entry) bool { return other.key == e.key })
 	if i > 0 && n.entries[i-1].value.kind == nullNode && slices.Contains(known, n.entries[i-1].key) && hint == "" {
@@ -254,7 +263,7 @@ func (d *decoder) unknownKey(n *node, path string, e entry, known []string, t re
 			}
 		}
 	}
-	d.rep.unknown(&KeyError{Path: join(path, e.key), Line: e.line, Column: e.column, Msg: "unknown key", Hint: hint})
+	return hint
 }
 
 func (d *decoder) decodeMap(n *node, path string, v reflect.Value) {

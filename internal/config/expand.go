@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -13,7 +14,8 @@ var variable = regexp.MustCompile(`^\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}`)
 type expander struct {
 	getenv func(string) (string, bool)
 	rep    *report
-	done   map[*node]bool // an anchor's value is reached more than once
+	done   map[*node]bool  // an anchor's value is reached more than once
+	secret map[string]bool // paths of values that were made from a secret's variable
 }
 
 // walk expands n, the value at path, and all below it.
@@ -41,6 +43,9 @@ func (x *expander) scalar(n *node, path string) {
 		return
 	}
 	n.text, n.variables = text, variables
+	if slices.ContainsFunc(variables, secretName) {
+		x.secret[path] = true
+	}
 }
 
 // expandText replaces ${NAME} and ${NAME:-default} and turns $${ into ${. Any

@@ -70,8 +70,9 @@ func Parse(data []byte, o Options) (*Config, error) {
 	if root == nil {
 		root = &node{kind: mappingNode}
 	}
-	x := &expander{getenv: o.Getenv, rep: rep, done: make(map[*node]bool)}
+	x := &expander{getenv: o.Getenv, rep: rep, done: make(map[*node]bool), secret: make(map[string]bool)}
 	x.walk(root, "")
+	c.secret = x.secret
 
 	from := &source{lenient: o.Lenient, home: o.HomeDir, warn: warn}
 	d := &decoder{rep: rep, home: o.HomeDir, from: from}

@@ -55,7 +55,7 @@ func TestLoad_findsTheFile(t *testing.T) {
 	if _, err := config.Load(config.Options{Path: "."}); err == nil {
 		t.Error("Load() of a folder = nil, want an error")
 	}
-	writeFile(t, "huge.yaml", strings.Repeat("#", 1<<20+1))
+	writeFile(t, "huge.yaml", strings.Repeat("#", 256<<10+1))
 	if _, err := config.Load(config.Options{Path: "huge.yaml"}); err == nil {
 		t.Error("Load() of a huge file = nil, want an error")
 	}
@@ -249,6 +249,19 @@ func TestParse_lineEndsOfWindows(t *testing.T) {
 	c := parse(t, "log:\r\n  level: warn\r\ngateway:\r\n  rate_limit:\r\n    notice: |\r\n      a\r\n      b\r\n")
 	if c.Log.Level != "warn" || c.Gateway.RateLimit.Notice != "a\nb\n" {
 		t.Errorf("level %q, notice %q, want warn and two lines", c.Log.Level, c.Gateway.RateLimit.Notice)
+	}
+}
+
+func TestParse_tabsInText(t *testing.T) {
+	for text, want := range map[string]string{
+		"| # a comment\n      \ta\n":        "\ta\n",
+		">-\n      a\n      \tb\n":          "a\n\tb",
+		"\"a\tb\"\t# a tab before comments": "a\tb",
+	} {
+		c := parse(t, "gateway:\n  rate_limit:\n    # x\n    notice: "+text+"\n")
+		if got := c.Gateway.RateLimit.Notice; got != want {
+			t.Errorf("notice of %q = %q, want %q", text, got, want)
+		}
 	}
 }
 

@@ -73,11 +73,17 @@ func (n *node) expanded() bool { return len(n.variables) > 0 }
 
 var simpleKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
-// join puts a key behind a path; a key that would be misread is quoted.
-func join(path, key string) string {
-	if !simpleKey.MatchString(key) {
-		key = strconv.Quote(key)
+// quoteOdd quotes a name that would be misread in a message.
+func quoteOdd(name string) string {
+	if simpleKey.MatchString(name) {
+		return name
 	}
+	return strconv.Quote(name)
+}
+
+// join puts a key behind a path.
+func join(path, key string) string {
+	key = quoteOdd(key)
 	if path == "" {
 		return key
 	}

@@ -15,9 +15,11 @@ import (
 )
 
 const (
-	maxFileSize = 1 << 20 // bytes; a configuration is a few KiB
-	maxDepth    = 64      // levels of mappings and lists
-	maxNodes    = 200_000 // after aliases, so that they can't multiply without end
+	maxFileSize = 256 << 10 // bytes; a configuration is a few KiB
+	maxBlank    = 500       // blank lines in a row; the library's time grows with their square
+	maxDepth    = 64        // levels of mappings and lists
+	maxNodes    = 50_000    // after aliases, so that they can't multiply without end
+	maxTokens   = 50_000    // as with blank lines
 )
 
 // parseDocument reads one YAML document. The node is nil for an empty one.
@@ -79,7 +81,14 @@ func plainText(data []byte) (string, error) {
 	}
 	text := strings.TrimPrefix(string(data), "\uFEFF")
 	text = strings.ReplaceAll(text, "\r\n", "\n")
+	blank := 0
 	for number, line := range enumerateLines(text) {
+		if blank++; strings.TrimSpace(line) != "" {
+			blank = 0
+		}
+		if blank > maxBlank {
+			return "", &KeyError{Line: number, Column: 1, Msg: "too many blank lines"}
+		}
 		if !utf8.ValidString(line) {
 			return "", &KeyError{Line: number, Column: 1, Msg: "the line is not valid UTF-8"}
 		}
@@ -115,7 +124,7 @@ func parseText(text string) (file *ast.File, err error) {
 		}
 	}()
 	tokens := lexer.Tokenize(text)
-	if err := checkDepth(tokens); err != nil {
+	if err := checkSize(tokens); err != nil {
 		return nil, err
 	}
 	if err := checkTabs(tokens, text); err != nil {
@@ -163,8 +172,7 @@ func checkTabs(tokens token.Tokens, text string) error {
 			continue
 		}
 		last = number
-		block := i > 0 && (tokens[i-1].Type == token.LiteralType || tokens[i-1].Type == token.FoldedType)
-		if block || tk.Type == token.CommentType {
+		if tk.Type == token.CommentType || isBlockText(tokens[:i]) {
 			continue
 		}
 		line := lines[number-1]
@@ -176,8 +184,11 @@ func checkTabs(tokens token.Tokens, text string) error {
 	return nil
 }
 
-// checkDepth refuses what would nest the parser too deeply.
-func checkDepth(tokens token.Tokens) error {
+// checkSize refuses what would nest the parser too deeply or keep it for long.
+func checkSize(tokens token.Tokens) error {
+	if len(tokens) > maxTokens {
+		return &KeyError{Msg: tooMany}
+	}
 	flow, run, line := 0, 0, 0
 	for _, tk := range tokens {
 		if tk.Position.Line != line {
@@ -200,4 +211,19 @@ func checkDepth(tokens token.Tokens) error {
 	return nil
 }
 
-const tooDeep = "nested too deeply"
+// isBlockText tells whether the tokens before one make it the text of | or >.
+func isBlockText(before token.Tokens) bool {
+	for len(before) > 0 && before[len(before)-1].Type == token.CommentType {
+		before = before[:len(before)-1]
+	}
+	if len(before) == 0 {
+		return false
+	}
+	last := before[len(before)-1].Type
+	return last == token.LiteralType || last == token.FoldedType
+}
+
+const (
+	tooDeep = "nested too deeply"
+	tooMany = "too many values"
+)

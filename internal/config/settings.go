@@ -55,7 +55,7 @@ func (d *decoder) layerSettings(c *Config, root *node, o Options) (origins map[s
 	}
 	for _, key := range sortedKeys(o.Flags) {
 		if !slices.Contains(ProcessKeys(), key) {
-			d.rep.fail(&KeyError{Path: key, Msg: "can't be set by a flag", Hint: didYouMean(key, ProcessKeys())})
+			d.rep.fail(&KeyError{Path: key, Msg: "can't be set by a flag", Hint: flagHint(key)})
 			continue
 		}
 		v.Set(key, layer{path: "flag for " + key, node: fromText(o.Flags[key], key)})
@@ -68,6 +68,13 @@ func (d *decoder) layerSettings(c *Config, root *node, o Options) (origins map[s
 		}
 	}
 	return origins
+}
+
+func flagHint(key string) string {
+	if near := nearest(key, ProcessKeys()); near != "" {
+		return "did you mean " + near + "?"
+	}
+	return ""
 }
 
 // mayBeEmpty tells for which settings an empty variable is a value: no listener,

@@ -21,8 +21,8 @@ const redacted = "[redacted]"
 // variable with such a name, and the passwords in addresses. What was hidden
 // reads [redacted]; apart from that, the text can be read again.
 func (c *Config) Show() ([]byte, error) {
-	var w yamlWriter
-	w.mapping(structEntries(reflect.ValueOf(c).Elem(), nil), 0)
+	w := yamlWriter{secret: c.secret}
+	w.mapping(structEntries(reflect.ValueOf(c).Elem(), nil), "", 0)
 	return w.buf.Bytes(), w.err
 }
 
@@ -103,8 +103,9 @@ func durationNode(d time.Duration, inSeconds bool) *node {
 
 // yamlWriter writes nodes in block style.
 type yamlWriter struct {
-	buf bytes.Buffer
-	err error
+	buf    bytes.Buffer
+	err    error
+	secret map[string]bool // paths of values to hide, whatever their key
 }
 
 func (w *yamlWriter) indent(level int) {
@@ -113,29 +114,31 @@ func (w *yamlWriter) indent(level int) {
 	}
 }
 
-func (w *yamlWriter) mapping(entries []entry, level int) {
+func (w *yamlWriter) mapping(entries []entry, path string, level int) {
 	for _, e := range entries {
 		w.indent(level)
 		w.text(e.key)
 		w.buf.WriteByte(':')
-		w.value(hide(e.key, e.value), level)
+		below := join(path, e.key)
+		w.value(w.hide(e.key, below, e.value), below, level)
 	}
 }
 
 // value writes what follows a key's colon or a list's dash.
-func (w *yamlWriter) value(n *node, level int) {
+func (w *yamlWriter) value(n *node, path string, level int) {
 	switch {
 	case n.kind == mappingNode && len(n.entries) > 0:
 		w.buf.WriteByte('\n')
-		w.mapping(n.entries, level+1)
+		w.mapping(n.entries, path, level+1)
 	case n.kind == mappingNode:
 		w.buf.WriteString(" {}\n")
 	case n.kind == listNode && len(n.items) > 0:
 		w.buf.WriteByte('\n')
-		for _, item := range n.items {
+		for i, item := range n.items {
 			w.indent(level + 1)
 			w.buf.WriteByte('-')
-			w.value(hide("", item), level+1)
+			below := joinIndex(path, i)
+			w.value(w.hide("", below, item), below, level+1)
 		}
 	case n.kind == listNode:
 		w.buf.WriteString(" []\n")
@@ -181,12 +184,12 @@ func (w *yamlWriter) text(s string) {
 
 var addressPassword = regexp.MustCompile(`(://[^/@\s:]*:)[^/@\s]+@`)
 
-// hide gives the value of a key with its secrets redacted.
-func hide(key string, n *node) *node {
+// hide gives the value of the key at path with its secrets redacted.
+func (w *yamlWriter) hide(key, path string, n *node) *node {
 	if n.kind == nullNode {
 		return n
 	}
-	secret := secretName(key) || slices.ContainsFunc(n.variables, secretName)
+	secret := secretName(key) || w.secret[path] || slices.ContainsFunc(n.variables, secretName)
 	if secret && (n.kind != scalarNode || n.text != "") {
 		return &node{kind: scalarNode, text: redacted}
 	}

@@ -83,7 +83,7 @@ other: ${PLAIN}
 empty_token: ""
 no_token:
 limits: {messages_per_second: 0.5, per_channel_delay: 0.05}
-`) + "gateway: {rate_limit: {policy: tenant, plan_secret: s3cret, plan: gold}}\n"
+`) + "gateway: {rate_limit: {policy: tenant, plan_secret: s3cret, plan: gold, notice: '${MY_TOKEN}'}}\n"
 	variables := environment(map[string]string{"T": "s3cret", "MY_TOKEN": "s3cret", "PLAIN": "yes ${X}", "GATEWAY_LOG_LEVEL": "warn"})
 	c, err := config.Parse([]byte(text), config.Options{Getenv: variables})
 	if err != nil {

@@ -61,7 +61,7 @@ func distance(a, b string) int {
 // didYouMean is the hint for a name, or "".
 func didYouMean(name string, known []string) string {
 	if near := nearest(name, known); near != "" {
-		return "did you mean " + near + "?"
+		return "did you mean " + quoteOdd(near) + "?"
 	}
 	return ""
 }
