@@ -196,10 +196,9 @@ func (s suite) testBadAnswers(t *testing.T) {
 		t.Skip("waits out real backoff")
 	}
 	feed := s.Feed(t)
-	bad := make(chan http.Handler, 3)
+	bad := make(chan http.Handler, 2)
 	bad <- HTML(http.StatusBadGateway)
 	bad <- lose("", true)
-	bad <- JSON(http.StatusOK, `{"ok":tr`)
 	got := make(chan chat.Event, 16)
 	r := start(t, s.serveFeed(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {

@@ -255,13 +255,17 @@ func (p *poller) conflicted(ctx context.Context, text string, err error) time.Du
 		p.report(ctx, "another process polls with this token", err, hold)
 		return hold
 	}
-	p.a.log.WarnContext(ctx, "removing the webhook, since this bot polls")
+	if p.removed {
+		p.report(ctx, "a webhook is set again and again", err, hold)
+	} else {
+		p.a.log.WarnContext(ctx, "removing the webhook, since this bot polls")
+	}
 	_, failed := p.a.call(ctx, "deleteWebhook", tgbotapi.Params{"drop_pending_updates": "false"}, plainCall)
 	if failed != nil {
 		p.report(ctx, "webhook not removed", failed, hold)
 		return hold
 	}
-	if p.removed { // somebody keeps setting it
+	if p.removed {
 		return hold
 	}
 	p.removed = true
