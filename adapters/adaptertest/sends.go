@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -231,8 +232,10 @@ func (s suite) testConnections(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := s.sendTo(t, c.loss)
 			wantKind(t, err, chat.Uncertain)
+			s.testReused(t, c.loss)
 		})
 	}
+	t.Run("an idle connection that ended", s.testIdle)
 	t.Run("refused", func(t *testing.T) {
 		srv := s.serve(t, s.Sent)
 		srv.Close()
@@ -255,6 +258,49 @@ func (s suite) testConnections(t *testing.T) {
 		wantKind(t, err, chat.Uncertain)
 		s.checkSecrets(t, err)
 	})
+}
+
+// testReused loses the second answer on a connection that is in use already,
+// where an HTTP client may be tempted to repeat the request by itself.
+func (s suite) testReused(t *testing.T, loss http.Handler) {
+	t.Helper()
+	var used atomic.Bool
+	srv := s.serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if used.CompareAndSwap(false, true) {
+			s.Sent.ServeHTTP(w, r)
+			return
+		}
+		loss.ServeHTTP(w, r)
+	}))
+	a := s.adapter(t, srv.URL)
+	if _, err := a.Send(t.Context(), s.target(a), s.Part); err != nil {
+		t.Fatalf("first Send() = %v, want nil", err)
+	}
+	_, err := a.Send(t.Context(), s.target(a), s.Part)
+	wantKind(t, err, chat.Uncertain)
+	s.checkSecrets(t, err)
+	if n := srv.sends.Load(); n != 2 {
+		t.Errorf("two sends made %d calls, want 2", n)
+	}
+}
+
+// testIdle ends an idle connection. Whether the client notices in time is
+// chance, but it must not send twice, nor blame the message.
+func (s suite) testIdle(t *testing.T) {
+	srv := s.serve(t, s.Sent)
+	a := s.adapter(t, srv.URL)
+	for i := range 5 {
+		before := srv.sends.Load()
+		_, err := a.Send(t.Context(), s.target(a), s.Part)
+		s.checkSecrets(t, err)
+		if err != nil {
+			wantKind(t, err, chat.Temporary, chat.Uncertain)
+		}
+		if n := srv.sends.Load() - before; n > 1 || (err == nil && n == 0) {
+			t.Errorf("send %d = %v after %d calls", i, err, n)
+		}
+		srv.CloseClientConnections()
+	}
 }
 
 func (s suite) sendNowhere(t *testing.T, base string) {

@@ -262,6 +262,9 @@ func (p *poller) conflicted(ctx context.Context, text string, err error) time.Du
 	}
 	_, failed := p.a.call(ctx, "deleteWebhook", tgbotapi.Params{"drop_pending_updates": "false"}, plainCall)
 	if failed != nil {
+		if limited, ok := errors.AsType[*chat.SendError](failed); ok {
+			hold = max(hold, limited.RetryAfter)
+		}
 		p.report(ctx, "webhook not removed", failed, hold)
 		return hold
 	}

@@ -259,6 +259,30 @@ func TestPoll_movesPastABatchWithoutIDs(t *testing.T) {
 	})
 }
 
+func TestPoll_asksForLessAfterAnAnswerThatIsTooLarge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &api{answer: func(_ string, _ int, form url.Values) reply {
+			switch {
+			case form.Get("offset") != "":
+				return quiet(form)
+			case form.Get("limit") == "100":
+				return ok(`[` + strings.Repeat(" ", 11<<20) + text(1) + `]`)
+			}
+			return ok(`[` + text(1) + `]`)
+		}}
+		p := poll(t, a, nil)
+		time.Sleep(10 * time.Second)
+		p.stop(t)
+		var limits []string
+		for _, c := range a.of("getUpdates") {
+			limits = append(limits, c.form.Get("limit"))
+		}
+		if diff := cmp.Diff([]string{"100", "50", "100"}, limits); diff != "" {
+			t.Errorf("limits (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestPoll_confirmsOnlyWhatIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &api{answer: func(_ string, _ int, form url.Values) reply {

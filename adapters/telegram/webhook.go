@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"time"
@@ -49,11 +50,14 @@ func (a *Adapter) holdWebhook(ctx context.Context) error {
 		if failure != nil && failure.Kind == chat.Unauthorized {
 			return err
 		}
-		hold := retry.next()
+		hold, level := retry.next(), slog.LevelWarn
 		if failure != nil {
 			hold = max(hold, failure.RetryAfter)
 		}
-		a.log.WarnContext(ctx, "webhook not set, trying again", "err", err, "wait", hold)
+		if failure != nil && failure.Kind == chat.Rejected {
+			level = slog.LevelError // the address has to be changed, or its DNS entry
+		}
+		a.log.Log(ctx, level, "webhook not set, trying again", "err", err, "wait", hold)
 		if !pause(ctx, hold) {
 			return nil
 		}
