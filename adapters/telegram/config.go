@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -33,38 +32,16 @@ const (
 	Webhook Mode = "webhook"
 )
 
-// Duration is a duration in YAML: a number is seconds, a text is written as in
-// Go ("1m30s").
-type Duration time.Duration
-
-// UnmarshalYAML reads the YAML form.
-func (d *Duration) UnmarshalYAML(b []byte) error {
-	text := strings.Trim(strings.TrimSpace(string(b)), `"'`)
-	if seconds, err := strconv.ParseFloat(text, 64); err == nil {
-		if !(seconds >= 0 && seconds < 1e9) {
-			return fmt.Errorf("%q is no sensible number of seconds", text)
-		}
-		*d = Duration(seconds * float64(time.Second))
-		return nil
-	}
-	parsed, err := time.ParseDuration(text)
-	if err != nil {
-		return fmt.Errorf("%q is neither a number of seconds nor a duration like 50s", text)
-	}
-	*d = Duration(parsed)
-	return nil
-}
-
 // Config is what stands under a bot of this platform in the configuration.
 // Call Validate before use.
 type Config struct {
-	Token         chat.Secret `yaml:"token"`
-	TokenFile     string      `yaml:"token_file"` // instead of token
-	APIBase       string      `yaml:"api_base"`   // any Bot API server, with a path in front if need be
-	Mode          Mode        `yaml:"mode"`
-	WebhookURL    string      `yaml:"webhook_url"`    // where Telegram posts updates to
-	WebhookSecret chat.Secret `yaml:"webhook_secret"` // what Telegram sends along, to prove itself
-	PollTimeout   Duration    `yaml:"poll_timeout"`
+	Token         chat.Secret   `yaml:"token"`
+	TokenFile     string        `yaml:"token_file"` // instead of token
+	APIBase       string        `yaml:"api_base"`   // any Bot API server, with a path in front if need be
+	Mode          Mode          `yaml:"mode"`
+	WebhookURL    string        `yaml:"webhook_url"`    // where Telegram posts updates to
+	WebhookSecret chat.Secret   `yaml:"webhook_secret"` // what Telegram sends along, to prove itself
+	PollTimeout   time.Duration `yaml:"poll_timeout"`
 
 	fromFile bool // Token was read from TokenFile
 }
@@ -80,9 +57,9 @@ var (
 func (c *Config) Validate() error {
 	errs := []error{c.validateToken(), c.validateBase(), c.validateMode()}
 	if c.PollTimeout == 0 {
-		c.PollTimeout = Duration(DefaultPollTimeout)
+		c.PollTimeout = DefaultPollTimeout
 	}
-	if t := time.Duration(c.PollTimeout); t < time.Second || t > DefaultPollTimeout {
+	if t := c.PollTimeout; t < time.Second || t > DefaultPollTimeout {
 		errs = append(errs, fmt.Errorf("poll_timeout: %v is not between 1s and %v", t, DefaultPollTimeout))
 	}
 	return errors.Join(errs...)

@@ -20,7 +20,7 @@ func TestConfig_setsDefaults(t *testing.T) {
 	if err := c.Validate(); err != nil {
 		t.Fatalf("Validate() = %v, want nil", err)
 	}
-	if c.APIBase != "https://api.telegram.org" || c.Mode != telegram.Polling || c.PollTimeout != telegram.Duration(50*time.Second) {
+	if c.APIBase != "https://api.telegram.org" || c.Mode != telegram.Polling || c.PollTimeout != 50*time.Second {
 		t.Errorf("config = %+v, want the defaults", c)
 	}
 }
@@ -101,7 +101,7 @@ func TestConfig_namesEachMistake(t *testing.T) {
 		{"a piece of the token as a secret", hook(tokenHalf[:12]), []string{"webhook_secret: is made from the token"}},
 		{"a secret around the token", hook("x" + tokenHalf), []string{"webhook_secret: is made from the token"}},
 		{"a digest of the token as a secret", hook(strings.ToUpper(hex.EncodeToString(sum[:]))), []string{"webhook_secret: is made from the token"}},
-		{"too long a poll", telegram.Config{Token: chat.NewSecret(token), PollTimeout: telegram.Duration(time.Minute)}, []string{"poll_timeout: "}},
+		{"too long a poll", telegram.Config{Token: chat.NewSecret(token), PollTimeout: time.Minute}, []string{"poll_timeout: "}},
 		{
 			"all at once",
 			telegram.Config{Token: chat.NewSecret("x y"), APIBase: "x", Mode: "push", PollTimeout: -1},
