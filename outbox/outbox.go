@@ -1,0 +1,162 @@
+// Package outbox is the contract of durable delivery: what an entry is, the
+// states that it passes, the rules between them, and the batches in which
+// changes reach the disk. Databases implement [Outbox] under store/; the
+// delivery router is its user.
+package outbox
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/chatgateway/gateway/chat"
+	"github.com/chatgateway/gateway/limiter"
+)
+
+// Errors that a caller acts on.
+var (
+	// ErrNotOwner means that another process owns the bot now. Nothing of the
+	// batch was stored.
+	ErrNotOwner = errors.New("another process owns this bot")
+
+	// ErrKeyReused means that the idempotency key is known with another body.
+	ErrKeyReused = errors.New("idempotency key was used for another message")
+
+	// ErrFull means that the outbox holds as many pending entries as it may.
+	ErrFull = errors.New("outbox is full")
+
+	// ErrNoSpace means that the disk is full. Nothing was stored.
+	ErrNoSpace = errors.New("no space left for the outbox")
+)
+
+// Owner is the right to send for a bot. Its epoch fences every write but that
+// of new entries: after another process took over, they fail with [ErrNotOwner].
+type Owner struct {
+	Bot   chat.BotName
+	Epoch int64
+}
+
+// Outbox is where entries live. It is safe for concurrent use.
+type Outbox interface {
+	// Acquire makes the caller the owner of bot and fences every earlier one.
+	// The caller must hold the bot's lock.
+	Acquire(ctx context.Context, bot chat.BotName) (Owner, error)
+
+	// Load gives the owner what it needs in memory after a start. Bodies stay
+	// on disk.
+	Load(ctx context.Context, o Owner) (Backlog, error)
+
+	// Apply commits b as a whole; nil means that it is on disk. Concurrent
+	// callers share one commit. An entry whose key is known is not stored
+	// again; Applied says so. ErrNotOwner, ErrKeyReused and ErrNoSpace mean
+	// that nothing changed. A cancelled context does not undo a batch that
+	// waits for its commit.
+	Apply(ctx context.Context, b Batch) (Applied, error)
+
+	// Read gives the entries with these ids, in their order; one that is not
+	// known is left out.
+	Read(ctx context.Context, ids ...ID) ([]Entry, error)
+}
+
+// Batch is a set of changes for one bot that become durable together.
+type Batch struct {
+	Owner   Owner // zero in a process that only enqueues: then only New may be set
+	At      time.Time
+	New     []Entry // ID is given by the store; State is Queued or Sending
+	Sending []ID    // the call is about to be made
+	Settled []Settlement
+	Turns   []TurnEnd
+	Dead    []DeadTarget  // marked, or marked again
+	Revived []chat.ChatID // no longer dead
+	Buried  []Burial
+	Moves   []Move
+	Anchors []limiter.Anchors
+}
+
+// Applied is what a commit gave.
+type Applied struct {
+	New []Stored // one for each entry of Batch.New, in its order
+}
+
+// Stored tells where a new entry stands.
+type Stored struct {
+	ID        ID
+	Duplicate bool // the key was known: ID is the earlier entry's
+}
+
+// TurnID numbers an event in the journal. Later events have larger numbers.
+type TurnID int64
+
+// Outcome says how a turn ended.
+type Outcome int
+
+// The ends of a turn.
+const (
+	TurnDone   Outcome = iota + 1 // answered, perhaps with nothing
+	TurnDenied                    // refused by the policy; never run later
+	TurnDead                      // given up on
+)
+
+// String names the outcome.
+func (o Outcome) String() string {
+	switch o {
+	case TurnDone:
+		return "done"
+	case TurnDenied:
+		return "denied"
+	case TurnDead:
+		return "dead"
+	}
+	return "unknown"
+}
+
+// TurnEnd ends a turn. It commits together with the turn's replies.
+type TurnEnd struct {
+	Turn    TurnID
+	Outcome Outcome
+	Reason  string // for people; empty when done
+}
+
+// DeadTarget is a chat that can't be reached any more.
+type DeadTarget struct {
+	Chat    chat.ChatID
+	Reason  string
+	Code    string
+	Since   time.Time // the first mark
+	At      time.Time // the latest mark
+	Count   int       // how often it was marked
+	ProbeAt time.Time // from when on the next real message is let through
+}
+
+// Burial turns every pending entry of a chat into a dead letter.
+type Burial struct {
+	Chat   chat.ChatID
+	UpTo   ID // later entries are spared
+	Reason string
+}
+
+// Move rewrites a chat's id in every pending entry and remembers it.
+type Move struct {
+	From, To chat.ChatID
+}
+
+// Backlog is what an owner starts from.
+type Backlog struct {
+	Heads   []Head // every pending entry, by id
+	Dead    []DeadTarget
+	Moves   []Move // oldest first
+	Anchors []limiter.Anchors
+}
+
+// Head is a pending entry without its body.
+type Head struct {
+	ID             ID
+	Chat           chat.ChatID
+	Thread         chat.ThreadID
+	State          State
+	Priority       Priority
+	NotBefore      time.Time // zero: at once
+	ExpiresAt      time.Time // zero: never
+	Due            time.Time // of a waiting entry
+	MayBeDuplicate bool
+}
