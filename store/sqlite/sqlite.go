@@ -1,0 +1,233 @@
+// Package sqlite is the control store on SQLite: the outbox, the journal of
+// events, dead targets and the limiter's anchors in one file. It is the only
+// package of the gateway that speaks SQL to SQLite.
+//
+// The file is in WAL mode with synchronous=FULL, so a commit that returned is
+// on disk. Writes of all callers share commits; reads have connections of
+// their own and never wait for a write.
+package sqlite
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/pressly/goose/v3"
+	"modernc.org/sqlite" // the driver registers itself as "sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/chatgateway/gateway/outbox"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// ErrNewerSchema means that the file was written by a newer program. Nothing
+// was changed.
+var ErrNewerSchema = errors.New("the control store was written by a newer version of gateway; run that version, or restore an older backup")
+
+// checkedSize is the largest file, in bytes, that is checked whole at each
+// start: about 100 ms of reading.
+const checkedSize = 32 << 20
+
+// Store is an open control store. It is safe for concurrent use.
+type Store struct {
+	path string
+	read *sql.DB
+	db   *sql.DB   // of the one writing connection
+	conn *sql.Conn // the writing connection
+	w    writer
+	stmt statements
+}
+
+// Open opens the file at path, makes it and its folder (0700) if they are
+// missing, and brings its schema up to date. An existing file is never
+// replaced, whatever is wrong with it.
+func Open(ctx context.Context, path string) (*Store, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("control store: %w", err)
+	}
+	if err := writable(path); err != nil {
+		return nil, fmt.Errorf("control store: %w", err)
+	}
+	s := &Store{path: path}
+	if err := s.open(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("control store %s: %w", path, explain(err)), s.Close())
+	}
+	return s, nil
+}
+
+// writable names the folder or file that stands in the way, where SQLite would
+// only say that it can't open the database.
+func writable(path string) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make the data folder: %w", err)
+	}
+	probe, err := os.CreateTemp(dir, ".writable-*")
+	if err != nil {
+		return fmt.Errorf("the data folder %s must be writable, for the database and the files beside it: %w", dir, errors.Unwrap(err))
+	}
+	err = errors.Join(probe.Close(), os.Remove(probe.Name()))
+	if err != nil {
+		return fmt.Errorf("the data folder %s: %w", dir, err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the operator's own path
+	if err != nil {
+		return fmt.Errorf("the database must be readable and writable: %w", err)
+	}
+	return f.Close()
+}
+
+func (s *Store) open(ctx context.Context) error {
+	var err error
+	if s.db, err = sql.Open("sqlite", dsn(s.path, "_txlock=immediate")); err != nil {
+		return err
+	}
+	s.db.SetMaxOpenConns(1)
+	if err := migrate(ctx, s.db); err != nil {
+		return err
+	}
+	if err := check(ctx, s.db, s.path); err != nil {
+		return err
+	}
+	if s.read, err = sql.Open("sqlite", dsn(s.path, "_pragma=query_only(1)")); err != nil {
+		return err
+	}
+	s.read.SetMaxOpenConns(2)
+	s.read.SetConnMaxIdleTime(time.Minute)
+	if s.conn, err = s.db.Conn(ctx); err != nil {
+		return err
+	}
+	return s.stmt.prepare(ctx, s.conn)
+}
+
+// dsn sets busy_timeout first, so that the pragmas after it wait for a lock
+// instead of failing.
+func dsn(path, more string) string {
+	return "file:" + (&url.URL{Path: path}).EscapedPath() +
+		"?_pragma=busy_timeout(5000)" +
+		"&_pragma=journal_mode(WAL)" +
+		"&_pragma=synchronous(FULL)" + // a commit that returned survives a power cut
+		"&_pragma=foreign_keys(1)" +
+		"&_pragma=cache_size(-2000)" + // 2 MB a connection keeps an idle gateway small
+		"&_pragma=journal_size_limit(67108864)" + // the WAL is cut back to 64 MiB
+		"&" + more
+}
+
+// Close closes the store. Everything that writes must have stopped.
+func (s *Store) Close() error {
+	var errs []error
+	if s.conn != nil {
+		errs = append(errs, s.stmt.close(), s.conn.Close())
+	}
+	for _, db := range []*sql.DB{s.read, s.db} {
+		if db != nil {
+			errs = append(errs, db.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Ping reports whether the store can be written to.
+func (s *Store) Ping(ctx context.Context) error {
+	return s.exec(ctx, `UPDATE bots SET epoch = epoch WHERE name = ''`)
+}
+
+func migrate(ctx context.Context, db *sql.DB) error {
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	p, err := goose.NewProvider(goose.DialectSQLite3, db, files)
+	if err != nil {
+		return fmt.Errorf("read the migrations: %w", err)
+	}
+	have, want, err := p.GetVersions(ctx)
+	if err != nil {
+		return fmt.Errorf("read the schema's version: %w", err)
+	}
+	if have > want {
+		return fmt.Errorf("%w (schema %d, this program knows %d)", ErrNewerSchema, have, want)
+	}
+	if have == want {
+		return nil
+	}
+	if _, err := p.Up(ctx); err != nil {
+		return fmt.Errorf("bring the schema up to date: %w", err)
+	}
+	return nil
+}
+
+// MigrationSums gives the checksum of each migration by its file name. A
+// released migration is never edited; a test holds the sums.
+func MigrationSums() (map[string]string, error) {
+	names, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		return nil, err
+	}
+	sums := make(map[string]string, len(names))
+	for _, name := range names {
+		b, err := migrations.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		sum := sha256.Sum256(b)
+		sums[filepath.Base(name)] = hex.EncodeToString(sum[:8])
+	}
+	return sums, nil
+}
+
+// check finds damage before it spreads. A large file is not read whole here.
+func check(ctx context.Context, db *sql.DB, path string) error {
+	if info, err := os.Stat(path); err != nil || info.Size() > checkedSize {
+		return err
+	}
+	var verdict string
+	if err := db.QueryRowContext(ctx, `PRAGMA quick_check(1)`).Scan(&verdict); err != nil {
+		return fmt.Errorf("check the database: %w", err)
+	}
+	if verdict != "ok" {
+		return fmt.Errorf("the database is damaged (%s); nothing was changed: restore a backup, or recover it with the sqlite3 tool's .recover", verdict)
+	}
+	return nil
+}
+
+// explain gives the errors that a caller acts on their names.
+func explain(err error) error {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	if !ok {
+		return err
+	}
+	switch e.Code() & 0xff {
+	case sqlite3.SQLITE_FULL:
+		return fmt.Errorf("%w: %w", outbox.ErrNoSpace, err)
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		return fmt.Errorf("the database is damaged; nothing was changed: restore a backup, or recover it with the sqlite3 tool's .recover: %w", err)
+	}
+	return err
+}
+
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+func fromMicros(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us)
+}

@@ -1,0 +1,88 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+)
+
+// statements are those of the writing connection, prepared once.
+type statements struct {
+	begin, commit                   *sql.Stmt
+	epoch, acquire                  *sql.Stmt
+	insertEntry, entryByKey         *sql.Stmt
+	markSending, settle             *sql.Stmt
+	bury, moveEntries, addMove      *sql.Stmt
+	markDead, revive                *sql.Stmt
+	anchorState, anchorChannel      *sql.Stmt
+	clearChannels                   *sql.Stmt
+	endTurn, admit, beginTurn       *sql.Stmt
+	insertEvent, eventByPlatformsID *sql.Stmt
+	all                             []*sql.Stmt
+}
+
+func (st *statements) prepare(ctx context.Context, conn *sql.Conn) error {
+	for _, p := range []struct {
+		into  **sql.Stmt
+		query string
+	}{
+		{&st.begin, `BEGIN IMMEDIATE`},
+		{&st.commit, `COMMIT`},
+		{&st.epoch, `SELECT epoch FROM bots WHERE name = ?`},
+		{&st.acquire, `INSERT INTO bots (name, epoch, acquired_at) VALUES (?, 1, ?)
+			ON CONFLICT (name) DO UPDATE SET epoch = epoch + 1, acquired_at = excluded.acquired_at
+			RETURNING epoch`},
+		{&st.insertEntry, `INSERT INTO entries
+			(bot, chat, thread, state, priority, idem_key, fingerprint, not_before, expires_at, created_at, parts)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`},
+		{&st.entryByKey, `SELECT id, fingerprint FROM entries WHERE idem_key = ?`},
+		{&st.markSending, `UPDATE entries SET state = 2 WHERE id = ? AND state <= 3`},
+		{&st.settle, `UPDATE entries SET state = ?, due = ?, attempts = ?, uncertain = ?, degraded = ?,
+			may_be_duplicate = ?, ended_at = ?, reason = ?, receipts = receipts || ?, log = log || ?
+			WHERE id = ? AND state <= 3`},
+		{&st.bury, `UPDATE entries SET state = 5, ended_at = ?, reason = ?
+			WHERE bot = ? AND state <= 3 AND chat = ? AND id <= ?`},
+		{&st.moveEntries, `UPDATE entries SET chat = ? WHERE bot = ? AND state <= 3 AND chat = ?`},
+		{&st.addMove, `INSERT INTO moved_chats (bot, from_chat, to_chat, at) VALUES (?, ?, ?, ?)
+			ON CONFLICT DO UPDATE SET to_chat = excluded.to_chat, at = excluded.at`},
+		{&st.markDead, `INSERT INTO dead_targets (bot, chat, reason, code, since, at, count, probe_at)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+			ON CONFLICT DO UPDATE SET reason = excluded.reason, code = excluded.code, at = excluded.at,
+				count = excluded.count, probe_at = excluded.probe_at`},
+		{&st.revive, `DELETE FROM dead_targets WHERE bot = ? AND chat = ?`},
+		{&st.anchorState, `INSERT INTO rate_limit_state (scope, tokens, ceiling, last_refill, penalty_until, penalty_for, clean)
+			VALUES (?, ?, ?, ?, ?, ?, ?)
+			ON CONFLICT DO UPDATE SET tokens = excluded.tokens, ceiling = excluded.ceiling, last_refill = excluded.last_refill,
+				penalty_until = excluded.penalty_until, penalty_for = excluded.penalty_for, clean = excluded.clean`},
+		{&st.clearChannels, `DELETE FROM rate_limit_channel WHERE scope = ?`},
+		{&st.anchorChannel, `INSERT INTO rate_limit_channel
+			(scope, channel, method, at, delay_until, rule_until, penalty_until, penalty_for)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+			ON CONFLICT DO UPDATE SET at = excluded.at, delay_until = excluded.delay_until,
+				rule_until = excluded.rule_until, penalty_until = excluded.penalty_until, penalty_for = excluded.penalty_for`},
+		{&st.endTurn, `UPDATE events SET state = ?, ended_at = ?, reason = ? WHERE id = ? AND state <= 2`},
+		{&st.admit, `UPDATE events SET state = 2 WHERE id = ? AND state = 1`},
+		{&st.beginTurn, `UPDATE events SET state = 2, attempt = attempt + 1 WHERE id = ? AND state <= 2 RETURNING attempt`},
+		{&st.insertEvent, `INSERT INTO events (bot, event_id, state, received_at, ended_at, body) VALUES (?, ?, ?, ?, ?, ?)
+			ON CONFLICT DO NOTHING`},
+		{&st.eventByPlatformsID, `SELECT id FROM events WHERE bot = ? AND event_id = ?`},
+	} {
+		stmt, err := conn.PrepareContext(ctx, p.query)
+		if err != nil {
+			return errors.Join(fmt.Errorf("prepare %.40q: %w", p.query, err), st.close())
+		}
+		*p.into = stmt
+		st.all = append(st.all, stmt)
+	}
+	return nil
+}
+
+func (st *statements) close() error {
+	var errs []error
+	for _, stmt := range st.all {
+		errs = append(errs, stmt.Close())
+	}
+	st.all = nil
+	return errors.Join(errs...)
+}
