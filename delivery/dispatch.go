@@ -1,0 +1,232 @@
+package delivery
+
+import (
+	"container/heap"
+	"context"
+	"time"
+
+	"github.com/chatgateway/gateway/chat"
+	"github.com/chatgateway/gateway/limiter"
+	"github.com/chatgateway/gateway/outbox"
+)
+
+const (
+	// lowerShare is the share of the slots that lower priorities keep while a
+	// higher one waits: one in ten.
+	lowerShare = 10
+
+	// farOff is when the loop looks again though nothing is due.
+	farOff = time.Hour
+)
+
+// lane gives the target's lane, a new one if there is none. The caller holds
+// the mutex.
+func (b *bot) lane(t chat.Target) *lane {
+	l, ok := b.lanes[t]
+	if !ok {
+		l = &lane{target: t}
+		b.lanes[t] = l
+	}
+	return l
+}
+
+// place puts a lane where it belongs after a change: among those ready for a
+// slot, among those that wait for a time, or away if it is empty. The caller
+// holds the mutex.
+func (b *bot) place(l *lane, now time.Time) {
+	if l.busy {
+		b.unlist(l)
+		return
+	}
+	l.join(now)
+	switch {
+	case len(l.items) > 0 && !l.until.After(now):
+		b.makeReady(l)
+	case len(l.items) > 0:
+		b.park(l, l.until)
+	case len(l.future) > 0:
+		b.park(l, time.UnixMicro(l.future[0].due))
+	default:
+		b.unlist(l)
+		if l.arriving == 0 && !l.until.After(now) && b.lanes[l.target] == l {
+			delete(b.lanes, l.target)
+		}
+	}
+}
+
+func (b *bot) makeReady(l *lane) {
+	list := &b.ready[l.priority()]
+	if l.list == list {
+		return
+	}
+	b.unlist(l)
+	list.append(l)
+	b.notify()
+}
+
+func (b *bot) park(l *lane, until time.Time) {
+	b.unlist(l)
+	l.wakeAt = until
+	heap.Push(&b.parked, l)
+	b.notify()
+}
+
+func (b *bot) unlist(l *lane) {
+	if l.list != nil {
+		l.list.remove(l)
+	}
+	if l.parked > 0 {
+		heap.Remove(&b.parked, l.parked-1)
+	}
+}
+
+// pick takes slots for as many lanes as may send now, the most urgent first,
+// and marks them busy. A lane whose chat has to wait is set aside until then;
+// one that waits costs nothing. The caller holds the mutex and commits the
+// flights as sending.
+func (b *bot) pick(now time.Time) []*flight {
+	if !b.owned || b.stopping || b.paused != nil {
+		return nil
+	}
+	b.promote(now)
+	var picked []*flight
+	for b.inFlight < b.flights {
+		l := b.nextLane()
+		if l == nil {
+			break
+		}
+		slot, next, ok := b.limiter.TryReserve(now, limiter.Call{Channel: string(l.target.Chat), Method: sendMethod})
+		if !ok && slot.Blocked() == (limiter.Bucket{}) {
+			b.opens = next
+			break
+		}
+		if !ok {
+			l.until = next
+			b.park(l, next)
+			continue
+		}
+		b.countSlot(l)
+		b.unlist(l)
+		l.busy = true
+		b.inFlight++
+		b.active++
+		it := l.items[0]
+		picked = append(picked, &flight{lane: l, target: l.target, id: it.id, entry: it.body, slot: slot, at: now})
+	}
+	return picked
+}
+
+// promote makes the lanes ready whose time has come.
+func (b *bot) promote(now time.Time) {
+	for len(b.parked) > 0 && !b.parked[0].wakeAt.After(now) {
+		l := b.parked[0]
+		b.unlist(l)
+		b.place(l, now)
+	}
+	b.probeOutage(now)
+}
+
+// nextLane is the lane that has waited longest among the most urgent; every
+// tenth slot goes to the least urgent instead.
+func (b *bot) nextLane() *lane {
+	top, bottom := outbox.Priority(0), outbox.Priority(0)
+	for p := outbox.Bulk; p <= outbox.Reply; p++ {
+		if b.ready[p].first != nil {
+			top = p
+			if bottom == 0 {
+				bottom = p
+			}
+		}
+	}
+	if top != bottom && b.passed >= lowerShare-1 {
+		return b.ready[bottom].first
+	}
+	return b.ready[top].first
+}
+
+func (b *bot) countSlot(l *lane) {
+	p := l.priority()
+	for lower := outbox.Bulk; lower < p; lower++ {
+		if b.ready[lower].first != nil {
+			b.passed++
+			return
+		}
+	}
+	b.passed = 0
+}
+
+// nextLook is how long the loop may sleep if nothing else happens. The caller
+// holds the mutex.
+func (b *bot) nextLook(now time.Time) time.Duration {
+	next := now.Add(farOff)
+	if !b.owned || b.stopping || b.paused != nil {
+		return farOff
+	}
+	if len(b.parked) > 0 && b.parked[0].wakeAt.Before(next) {
+		next = b.parked[0].wakeAt
+	}
+	if b.anyReady() && b.inFlight < b.flights && b.opens.Before(next) {
+		next = b.opens
+	}
+	if at, ok := b.nextProbe(); ok && at.Before(next) {
+		next = at
+	}
+	return max(next.Sub(now), 0)
+}
+
+func (b *bot) anyReady() bool {
+	for p := range b.ready {
+		if b.ready[p].first != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// send commits flights that were picked as sending and makes their calls.
+func (b *bot) send(ctx context.Context, cancel context.CancelCauseFunc, picked []*flight) {
+	b.mu.Lock()
+	batch := outbox.Batch{Owner: b.owner, At: time.Now()}
+	batch.Sending = ids(picked)
+	anchors := b.takeAnchors(&batch, batch.At)
+	b.mu.Unlock()
+	if err := b.commit(ctx, batch); err != nil {
+		b.limiter.ReturnAnchors(anchors)
+		b.giveUp(cancel, picked, err)
+		return
+	}
+	b.spread(picked[1:])
+	b.fly(ctx, cancel, picked[0])
+}
+
+// spread hands committed flights to the loop.
+func (b *bot) spread(flights []*flight) {
+	if len(flights) == 0 {
+		return
+	}
+	b.mu.Lock()
+	b.launch = append(b.launch, flights...)
+	b.mu.Unlock()
+	b.notify()
+}
+
+// giveUp leaves flights whose commit failed for good: the bot is lost or the
+// gateway stops. What is on disk decides after the next start.
+func (b *bot) giveUp(cancel context.CancelCauseFunc, flights []*flight, err error) {
+	b.mu.Lock()
+	for _, f := range flights {
+		f.slot.Cancel(time.Now())
+		b.inFlight--
+		b.finished()
+	}
+	b.mu.Unlock()
+	cancel(err)
+}
+
+func ids(flights []*flight) []outbox.ID {
+	list := make([]outbox.ID, len(flights))
+	for i, f := range flights {
+		list[i] = f.id
+	}
+	return list
+}

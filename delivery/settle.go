@@ -1,0 +1,307 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/chatgateway/gateway/chat"
+	"github.com/chatgateway/gateway/limiter"
+	"github.com/chatgateway/gateway/outbox"
+	"github.com/chatgateway/gateway/render"
+)
+
+// maxLog bounds an entry's time line; its end is always noted.
+const maxLog = 100
+
+// repeatMark stands before a text that may be a repeat, with on_uncertain: label.
+const repeatMark = "(may be a repeat) "
+
+// fly makes a call and settles it; with the commit that settles it the bot may
+// have picked the next ones, of which this goroutine makes the first.
+func (b *bot) fly(ctx context.Context, cancel context.CancelCauseFunc, f *flight) {
+	for f != nil {
+		batch, next := b.attempt(ctx, f)
+		err := b.commit(ctx, batch)
+		if err != nil {
+			b.giveUp(cancel, next, err)
+			next = nil
+		}
+		b.mu.Lock()
+		b.finished() // of f: it is settled, or is left as sending on disk
+		b.mu.Unlock()
+		if len(next) > 0 {
+			b.spread(next[1:])
+			f = next[0]
+		} else {
+			f = nil
+		}
+	}
+}
+
+// attempt makes the call of f and gives the batch that settles it, with the
+// flights that it has room for.
+func (b *bot) attempt(ctx context.Context, f *flight) (outbox.Batch, []*flight) {
+	if err := b.prepare(ctx, f); err != nil {
+		return b.putBack(ctx, f, err)
+	}
+	if e := f.entry; len(e.Receipts) == 0 && !e.ExpiresAt.IsZero() && !time.Now().Before(e.ExpiresAt) {
+		f.slot.Cancel(time.Now())
+		return b.settle(ctx, f, outbox.Settlement{ID: f.id, State: outbox.Expired, Reason: "its deliver-by passed before it could be sent"}, nil)
+	}
+	receipt, err := b.call(ctx, f)
+	now := time.Now()
+	if err == nil {
+		return b.settle(ctx, f, delivered(f.entry, receipt, now), nil)
+	}
+	fail := sendError(err)
+	if fail == nil { // surely nothing was sent: the gateway stops
+		return b.putBack(ctx, f, err)
+	}
+	return b.settle(ctx, f, b.opts.Rules.After(*f.entry, fail, now, random()), fail)
+}
+
+// prepare reads the body, and takes the slot anew if the old one is stale.
+func (b *bot) prepare(ctx context.Context, f *flight) error {
+	if f.entry == nil {
+		entries, err := b.box.Read(ctx, f.id)
+		if err != nil {
+			return err
+		}
+		if len(entries) == 0 {
+			return errGone
+		}
+		f.entry = &entries[0]
+	}
+	if time.Since(f.at) <= staleSlot {
+		return nil
+	}
+	f.slot.Cancel(time.Now())
+	slot, err := b.limiter.Reserve(ctx, limiter.Call{Channel: string(f.target.Chat), Method: sendMethod})
+	if err != nil {
+		return err
+	}
+	f.slot, f.at = slot, time.Now()
+	return nil
+}
+
+var errGone = errors.New("the entry is not in the store")
+
+// call makes one attempt. A panic of the adapter is an uncertain end.
+func (b *bot) call(ctx context.Context, f *flight) (receipt chat.Receipt, err error) {
+	ctx, cancel := context.WithTimeout(ctx, b.opts.SendTimeout)
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			b.log.ErrorContext(ctx, "the adapter panicked", "entry", f.id.String(), "err", fmt.Sprint(p))
+			err = &chat.SendError{Kind: chat.Uncertain, Err: errors.New("the adapter panicked")}
+		}
+	}()
+	part := b.part(f)
+	b.log.DebugContext(ctx, "attempt", "entry", f.id.String(), "target", f.target.String(), "attempt", len(f.entry.Log)+1)
+	return b.adapter.Send(ctx, f.target, part)
+}
+
+// part is what goes out: plainer after the platform refused the markup, and
+// marked as a possible repeat where that is asked for and fits.
+func (b *bot) part(f *flight) chat.Part {
+	e := f.entry
+	i := len(e.Receipts)
+	part := e.Parts[i]
+	part.Key = fmt.Sprintf("%d.%d", e.ID, i)
+	if e.Degraded {
+		part, _ = part.Plainer()
+	}
+	if e.MayBeDuplicate && e.Uncertain > 0 && b.opts.Rules.OnUncertain == outbox.Label {
+		c := b.adapter.Capabilities(f.target)
+		if marked := repeatMark + part.Text; render.Length(marked, c.TextUnit) <= c.MaxText {
+			part.Text = marked
+		}
+	}
+	return part
+}
+
+// delivered settles a part that was sent; the entry goes on with the next one.
+func delivered(e *outbox.Entry, receipt chat.Receipt, now time.Time) outbox.Settlement {
+	s := outbox.Settlement{
+		ID: e.ID, State: outbox.Queued, Receipt: receipt, Delivered: true,
+		Attempts: e.Attempts, MayBeDuplicate: e.MayBeDuplicate,
+		Log: outbox.Attempt{At: now, Part: len(e.Receipts), Kind: outbox.Sent.String()},
+	}
+	if len(e.Receipts)+1 == len(e.Parts) {
+		s.State = outbox.Sent
+	}
+	return s
+}
+
+// sendError gives the failure its one kind; nil means that surely nothing was
+// sent because the context ended.
+func sendError(err error) *chat.SendError {
+	if fail, ok := errors.AsType[*chat.SendError](err); ok && fail.Kind != 0 {
+		return fail
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	return &chat.SendError{Kind: chat.Uncertain, Err: err}
+}
+
+// putBack settles a flight whose call was not made.
+func (b *bot) putBack(ctx context.Context, f *flight, cause error) (outbox.Batch, []*flight) {
+	f.slot.Cancel(time.Now())
+	if ctx.Err() == nil {
+		b.log.ErrorContext(ctx, "the message could not be read: it is tried again", "entry", f.id.String(), "err", cause)
+	}
+	set := outbox.Settlement{ID: f.id, State: outbox.Queued, Due: time.Now().Add(diskPause)}
+	if e := f.entry; e != nil {
+		set.Attempts, set.Uncertain, set.Degraded, set.MayBeDuplicate = e.Attempts, e.Uncertain, e.Degraded, e.MayBeDuplicate
+		return b.settle(ctx, f, set, nil)
+	}
+	// Nothing of the entry is known, so nothing of it may be overwritten: it
+	// stays as sending on disk, and is looked at again.
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.landed(f, set, time.Now())
+	return outbox.Batch{Owner: b.owner}, b.pick(time.Now())
+}
+
+// settle applies the end of an attempt in memory, picks what can go next, and
+// gives the batch that makes both durable. It is one step under the mutex, so
+// that nothing is picked between an answer and what follows from it.
+func (b *bot) settle(ctx context.Context, f *flight, set outbox.Settlement, fail *chat.SendError) (outbox.Batch, []*flight) {
+	now := time.Now()
+	if len(f.entry.Log) >= maxLog && set.State.Pending() {
+		set.Log = outbox.Attempt{}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	batch := outbox.Batch{Owner: b.owner, At: now}
+	b.consequence(ctx, f, &set, fail, &batch, now)
+	b.logEnd(ctx, f, set, fail)
+	batch.Settled = []outbox.Settlement{set}
+	remember(f.entry, set)
+	b.landed(f, set, now)
+	next := b.pick(now)
+	batch.Sending = ids(next)
+	b.takeAnchors(&batch, now)
+	return batch, next
+}
+
+// remember keeps the entry in memory in step with its row.
+func remember(e *outbox.Entry, set outbox.Settlement) {
+	e.State, e.Due, e.Reason = set.State, set.Due, set.Reason
+	e.Attempts, e.Uncertain, e.Degraded, e.MayBeDuplicate = set.Attempts, set.Uncertain, set.Degraded, set.MayBeDuplicate
+	if set.Delivered {
+		e.Receipts = append(e.Receipts, set.Receipt)
+	}
+	if set.Log.Kind != "" {
+		e.Log = append(e.Log, set.Log)
+	}
+}
+
+// landed frees the lane of a flight that is settled in memory. The caller
+// holds the mutex.
+func (b *bot) landed(f *flight, set outbox.Settlement, now time.Time) {
+	l := f.lane
+	l.busy = false
+	b.inFlight--
+	if set.State.Pending() {
+		if l.items[0].body == nil && f.entry != nil {
+			l.items[0].body = b.keep(f.entry)
+		}
+		if set.Due.After(l.until) {
+			l.until = set.Due
+		}
+	} else {
+		b.letGo(l.items[0])
+		l.pop()
+		b.pending--
+		b.probeEnded(l.target.Chat)
+	}
+	if newer, ok := b.lanes[l.target]; ok && newer != l { // the chat moved while both were busy
+		newer.absorb(l)
+		l = newer
+	}
+	b.place(l, now)
+}
+
+// consequence does what an answer means beyond its entry. Every kind of
+// failure has its one case here. The caller holds the mutex.
+func (b *bot) consequence(ctx context.Context, f *flight, set *outbox.Settlement, fail *chat.SendError, batch *outbox.Batch, now time.Time) {
+	if fail == nil {
+		if set.Delivered {
+			b.succeeded(f, batch)
+		}
+		return
+	}
+	if fail.Kind != chat.RateLimited {
+		f.lane.limited = 0
+	}
+	f.lane.retrying = fail.Kind == chat.Temporary
+	switch fail.Kind {
+	case chat.RateLimited:
+		b.penalise(f, set, fail, now)
+	case chat.Temporary:
+		b.failed(now)
+	case chat.Moved:
+		b.moveWith(f, fail.MovedTo, set, batch)
+	case chat.TargetGone:
+		b.bury(f, fail, batch, now)
+	case chat.Unauthorized:
+		if b.paused == nil {
+			b.paused = fail
+			b.log.ErrorContext(ctx, "the platform refuses the bot's login: its messages wait until it is let in", "err", fail)
+			b.opts.OnPause(b.name, fail)
+		}
+	case chat.Uncertain, chat.Degradable, chat.Rejected:
+		// concerns the entry alone
+	}
+}
+
+// penalise turns a platform's wait into a penalty. The limiter holds the scope,
+// also for callers that wait already, so the lane itself needs no clock.
+func (b *bot) penalise(f *flight, set *outbox.Settlement, fail *chat.SendError, now time.Time) {
+	wait := fail.RetryAfter
+	if wait > 0 {
+		f.lane.limited = 0
+	} else {
+		f.lane.limited++
+		wait = outbox.BlindWait(f.lane.limited, random())
+	}
+	set.Due = now.Add(wait)
+	var bucket limiter.Bucket // the bot's own
+	switch fail.Scope {
+	case chat.ScopeChannel:
+		bucket.Channel = string(f.target.Chat)
+	case chat.ScopeMethod:
+		bucket.Method = sendMethod
+	case chat.ScopeBot:
+	}
+	b.limiter.PenaliseAt(now, bucket, wait)
+}
+
+// succeeded clears what only failures keep up. The caller holds the mutex.
+func (b *bot) succeeded(f *flight, batch *outbox.Batch) {
+	f.lane.limited, f.lane.retrying = 0, false
+	b.recovered()
+	if _, ok := b.dead[f.lane.target.Chat]; ok {
+		delete(b.dead, f.lane.target.Chat)
+		batch.Revived = append(batch.Revived, f.lane.target.Chat)
+	}
+}
+
+func (b *bot) logEnd(ctx context.Context, f *flight, set outbox.Settlement, fail *chat.SendError) {
+	if fail == nil {
+		return
+	}
+	args := []any{"entry", f.id.String(), "target", f.target.String(), "kind", fail.Kind.String(), "err", fail}
+	switch {
+	case set.State == outbox.Dead:
+		b.log.WarnContext(ctx, "message given up on: it is a dead letter", args...)
+	case fail.Kind == chat.RateLimited:
+		b.log.WarnContext(ctx, "the platform asks to wait", append(args, "retry_after", fail.RetryAfter.String())...)
+	default:
+		b.log.InfoContext(ctx, "attempt failed", args...)
+	}
+}
