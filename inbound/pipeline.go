@@ -1,0 +1,348 @@
+// Package inbound leads an event to its answer: journal, policy, one turn at a
+// time in each chat, handler, and the turn's end together with its replies.
+package inbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/chatgateway/gateway/chat"
+	"github.com/chatgateway/gateway/delivery"
+	"github.com/chatgateway/gateway/outbox"
+	"github.com/chatgateway/gateway/policy"
+)
+
+// Handler answers turns. It is called concurrently for different chats, one
+// turn at a time in each.
+type Handler interface {
+	// Handle gives the replies to a turn, in order; none is fine. An error
+	// makes the turn run again later. The context ends with the turn's time
+	// limit, or when the gateway stops; a turn cut off by a stop runs again
+	// after the restart, with a higher Turn.Attempt.
+	Handle(ctx context.Context, t Turn) ([]chat.Message, error)
+}
+
+// HandlerFunc lets a function be a handler.
+type HandlerFunc func(ctx context.Context, t Turn) ([]chat.Message, error)
+
+// Handle calls f.
+func (f HandlerFunc) Handle(ctx context.Context, t Turn) ([]chat.Message, error) { return f(ctx, t) }
+
+// ErrStopping refuses events while the gateway stops. The platform keeps them.
+var ErrStopping = errors.New("the gateway is stopping")
+
+// router is what the pipeline needs of delivery.DeliveryRouter.
+type router interface {
+	EndTurn(ctx context.Context, bot chat.BotName, end outbox.TurnEnd, replies ...delivery.Request) ([]delivery.Ticket, error)
+	Revive(ctx context.Context, t chat.Target) error
+	Move(ctx context.Context, t chat.Target, to chat.ChatID) error
+}
+
+// Options configure a pipeline. The zero value of each field is its default.
+type Options struct {
+	Policy        policy.RateLimitPolicy // everybody is let in without one
+	Scope         PolicyScope            // ScopeBot
+	Notice        string                 // sent to who is denied, once a window; {retry_after} is the wait; empty: silence
+	Window        time.Duration          // the least time between two notices to one identity; 60 s
+	MaxConcurrent int                    // turns at once; 8
+	MaxWaiting    int                    // turns in memory; beyond it events are left with the platform; 1,000
+	Timeout       time.Duration          // of one run of a handler; 300 s
+	MaxAttempts   int                    // runs of a turn whose handler fails; 5
+	Log           *slog.Logger           // nothing is logged without it
+}
+
+func (o Options) withDefaults() Options {
+	if o.Scope == 0 {
+		o.Scope = ScopeBot
+	}
+	if o.Window <= 0 {
+		o.Window = time.Minute
+	}
+	if o.MaxConcurrent <= 0 {
+		o.MaxConcurrent = 8
+	}
+	if o.MaxWaiting <= 0 {
+		o.MaxWaiting = 1000
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 300 * time.Second
+	}
+	if o.MaxAttempts <= 0 {
+		o.MaxAttempts = 5
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// PolicyScope says what one count of the policy is for.
+type PolicyScope int
+
+// The scopes of the policy.
+const (
+	ScopeBot      PolicyScope = iota + 1 // each bot counts for itself
+	ScopeChat                            // each chat
+	ScopePlatform                        // all bots of a platform together
+	ScopeGateway                         // everything together
+)
+
+// String gives the word used in the configuration.
+func (s PolicyScope) String() string {
+	switch s {
+	case ScopeBot:
+		return "bot"
+	case ScopeChat:
+		return "chat"
+	case ScopePlatform:
+		return "platform"
+	case ScopeGateway:
+		return "gateway"
+	}
+	return fmt.Sprintf("PolicyScope(%d)", int(s))
+}
+
+// ParsePolicyScope reads the word used in the configuration.
+func ParsePolicyScope(s string) (PolicyScope, error) {
+	for _, scope := range []PolicyScope{ScopeBot, ScopeChat, ScopePlatform, ScopeGateway} {
+		if scope.String() == s {
+			return scope, nil
+		}
+	}
+	return 0, fmt.Errorf("%q is none of bot, chat, platform, gateway", s)
+}
+
+// Bot is where a bot's events go.
+type Bot struct {
+	Name     chat.BotName
+	Platform chat.Platform
+	Handler  Handler
+}
+
+// Pipeline takes events from the adapters and runs turns. It is safe for
+// concurrent use.
+type Pipeline struct {
+	journal Journal
+	router  router
+	opts    Options
+	log     *slog.Logger
+	room    *semaphore.Weighted // turns in memory
+	wake    chan struct{}
+
+	mu       sync.Mutex
+	bots     map[chat.BotName]Bot
+	sessions map[chat.Target]*session
+	ready    []*session // whose turn it is to start, first come first served
+	delayed  []*session // that wait to try a turn again
+	running  int
+	stopping bool
+	noticed  map[string]time.Time // when a denied identity was last told
+}
+
+// New gives a pipeline; nothing runs before Run.
+func New(j Journal, r router, opts Options) *Pipeline {
+	opts = opts.withDefaults()
+	return &Pipeline{
+		journal: j, router: r, opts: opts, log: opts.Log,
+		room:     semaphore.NewWeighted(int64(opts.MaxWaiting)),
+		wake:     make(chan struct{}, 1),
+		bots:     map[chat.BotName]Bot{},
+		sessions: map[chat.Target]*session{},
+		noticed:  map[string]time.Time{},
+	}
+}
+
+// Add makes a bot's events welcome.
+func (p *Pipeline) Add(b Bot) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.bots[b.Name] = b
+}
+
+// Accept is the adapters' Sink: it stores the events in one commit and starts
+// their turns. It blocks while too many turns wait, so that events stay with
+// the platform.
+func (p *Pipeline) Accept(ctx context.Context, events ...chat.Event) error {
+	for len(events) > 0 { // one commit, unless there are more than fit at all
+		n := min(len(events), p.opts.MaxWaiting)
+		if err := p.accept(ctx, events[:n]); err != nil {
+			return err
+		}
+		events = events[n:]
+	}
+	return nil
+}
+
+func (p *Pipeline) accept(ctx context.Context, events []chat.Event) error {
+	if err := p.room.Acquire(ctx, int64(len(events))); err != nil {
+		return fmt.Errorf("wait for room: %w", err)
+	}
+	taken := 0
+	defer func() { p.room.Release(int64(len(events) - taken)) }()
+	if p.isStopping() {
+		return ErrStopping
+	}
+	intakes := make([]Intake, len(events))
+	for i, e := range events {
+		intakes[i] = Intake{Event: e, Ended: !answerable(e)}
+	}
+	accepted, err := p.journal.Accept(ctx, intakes...)
+	if err != nil {
+		return err
+	}
+	for i, a := range accepted {
+		if a.Fresh {
+			p.observe(ctx, events[i])
+		}
+	}
+	// From here on the events are stored: whatever fails is tried again after
+	// the next start, and the platform is told that they arrived.
+	taken = p.admit(ctx, intakes, accepted)
+	return nil
+}
+
+// answerable says whether an event starts a turn. Bots are not answered, so
+// that two of them can't keep each other busy.
+func answerable(e chat.Event) bool {
+	switch e.Kind {
+	case chat.EventMessage, chat.EventEdited, chat.EventButton:
+		return !e.FromBot
+	case chat.EventReaction, chat.EventMembership, chat.EventMoved, chat.EventOther:
+	}
+	return false
+}
+
+// observe takes in what an event says of its chat.
+func (p *Pipeline) observe(ctx context.Context, e chat.Event) {
+	var err error
+	switch e.Kind {
+	case chat.EventMessage, chat.EventEdited, chat.EventButton, chat.EventReaction:
+		err = p.router.Revive(ctx, e.Source)
+	case chat.EventMoved:
+		err = p.router.Move(ctx, e.Source, e.MovedTo)
+	case chat.EventMembership, chat.EventOther:
+	}
+	if err != nil {
+		p.log.WarnContext(ctx, "what an event says of its chat was not kept", "bot", string(e.Source.Bot), "err", err)
+	}
+}
+
+// admit asks the policy about fresh turns and queues those that it lets in. It
+// gives their number.
+func (p *Pipeline) admit(ctx context.Context, intakes []Intake, accepted []Accepted) int {
+	var fresh []Turn
+	for i, a := range accepted {
+		if a.Fresh && !intakes[i].Ended {
+			fresh = append(fresh, Turn{ID: a.Turn, Event: intakes[i].Event})
+		}
+	}
+	turns := p.sift(ctx, fresh)
+	p.queue(turns)
+	return len(turns)
+}
+
+// sift gives the turns that the policy lets in, noted as admitted, and ends
+// the others.
+func (p *Pipeline) sift(ctx context.Context, turns []Turn) []Turn {
+	if p.opts.Policy == nil {
+		return turns
+	}
+	var in []Turn
+	var ids []outbox.TurnID
+	var denials sync.WaitGroup // they share commits
+	for _, t := range turns {
+		now := time.Now()
+		q := policy.Query{Identity: identity(t.Event), Scope: p.scope(t.Event), Now: now}
+		d, err := p.opts.Policy.Check(ctx, q)
+		if err == nil && d.Allowed {
+			in = append(in, t)
+			ids = append(ids, t.ID)
+			continue
+		}
+		tell := p.opts.Notice != "" && p.tellNow(q.Scope+"\x00"+q.Identity, now)
+		denials.Go(func() { p.deny(ctx, t, d.RetryAfter, tell) })
+	}
+	denials.Wait()
+	if len(ids) > 0 {
+		if err := p.journal.Admit(ctx, ids...); err != nil {
+			p.log.WarnContext(ctx, "admitted turns were not noted: after a restart the policy is asked again", "err", err)
+		}
+	}
+	return in
+}
+
+// deny ends a turn that the policy refused, and tells the sender where that is
+// due.
+func (p *Pipeline) deny(ctx context.Context, t Turn, wait time.Duration, tell bool) {
+	var replies []delivery.Request
+	if tell {
+		replies = append(replies, delivery.Request{
+			Target: t.Event.Source, Message: chat.Message{Text: noticeText(p.opts.Notice, wait)}, Priority: outbox.Reply,
+		})
+	}
+	p.log.DebugContext(ctx, "turn denied", "bot", string(t.Event.Source.Bot), "wait", wait.String())
+	p.endTurn(ctx, t, outbox.TurnEnd{Turn: t.ID, Outcome: outbox.TurnDenied, Reason: "rate limit: retry after " + wait.String()}, replies)
+}
+
+func identity(e chat.Event) string {
+	if e.Sender != "" {
+		return string(e.Sender)
+	}
+	return "chat:" + string(e.Source.Chat)
+}
+
+func (p *Pipeline) scope(e chat.Event) string {
+	switch p.opts.Scope {
+	case ScopeChat:
+		return string(e.Source.Bot) + ":" + string(e.Source.Chat)
+	case ScopePlatform:
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return string(p.bots[e.Source.Bot].Platform)
+	case ScopeGateway:
+		return "gateway"
+	case ScopeBot:
+	}
+	return string(e.Source.Bot)
+}
+
+// tellNow says whether a denied identity is due for a notice, at most one a
+// window. The memory of it is bounded: what is over is forgotten first.
+func (p *Pipeline) tellNow(who string, now time.Time) bool {
+	const most = 100_000
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if last, ok := p.noticed[who]; ok && now.Sub(last) < p.opts.Window {
+		return false
+	}
+	if len(p.noticed) >= most {
+		for k, at := range p.noticed {
+			if now.Sub(at) >= p.opts.Window {
+				delete(p.noticed, k)
+			}
+		}
+		if len(p.noticed) >= most {
+			return false
+		}
+	}
+	p.noticed[who] = now
+	return true
+}
+
+func noticeText(text string, wait time.Duration) string {
+	wait = max(wait, time.Second).Round(time.Second)
+	return strings.ReplaceAll(text, "{retry_after}", wait.String())
+}
+
+func (p *Pipeline) isStopping() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stopping
+}
