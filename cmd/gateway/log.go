@@ -1,0 +1,28 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/lmittmann/tint"
+	"golang.org/x/term"
+
+	"github.com/chatgateway/gateway/internal/config"
+)
+
+// newLogger writes for people on a terminal and JSON into a pipe, unless the
+// configuration says otherwise.
+func newLogger(cfg config.Log, w io.Writer) *slog.Logger {
+	terminal := isTerminal(w)
+	if cfg.Format == "json" || cfg.Format == "auto" && !terminal {
+		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: cfg.Slog()}))
+	}
+	return slog.New(tint.NewHandler(w, &tint.Options{Level: cfg.Slog(), TimeFormat: time.TimeOnly, NoColor: !terminal}))
+}
+
+func isTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
