@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccy/go-yaml"
-
 	"github.com/chatgateway/gateway/adapters/telegram"
 	"github.com/chatgateway/gateway/chat"
 )
@@ -22,24 +20,6 @@ func TestConfig_setsDefaults(t *testing.T) {
 	}
 	if c.APIBase != "https://api.telegram.org" || c.Mode != telegram.Polling || c.PollTimeout != 50*time.Second {
 		t.Errorf("config = %+v, want the defaults", c)
-	}
-}
-
-func TestConfig_readsYAML(t *testing.T) {
-	for text, want := range map[string]time.Duration{"20": 20 * time.Second, "1.5": 1500 * time.Millisecond, "30s": 30 * time.Second, `"7"`: 7 * time.Second} {
-		var c telegram.Config
-		err := yaml.UnmarshalWithOptions([]byte("token: "+token+"\nmode: polling\npoll_timeout: "+text+"\n"), &c, yaml.Strict())
-		if err != nil || time.Duration(c.PollTimeout) != want || c.Token.Reveal() != token {
-			t.Errorf("poll_timeout: %s = %v, %v, want %v", text, time.Duration(c.PollTimeout), err, want)
-		}
-	}
-	for _, text := range []string{"soon", "-3", ".inf", ".nan"} {
-		var c telegram.Config
-		if err := yaml.Unmarshal([]byte("poll_timeout: "+text), &c); err == nil {
-			if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "poll_timeout: ") {
-				t.Errorf("poll_timeout: %s = %v, want an error", text, time.Duration(c.PollTimeout))
-			}
-		}
 	}
 }
 
