@@ -34,6 +34,7 @@ type entry struct {
 	prev, next uint32 // in the list of its class
 	class      uint8
 	locked     bool
+	renewed    bool // another window began since the entry got its place in the list
 }
 
 // list is an end and a beginning, both places of entries.

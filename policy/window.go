@@ -179,20 +179,17 @@ func (p *SlidingWindowRateLimitPolicy) check(q Query) int64 {
 
 // allow counts a request.
 func (p *SlidingWindowRateLimitPolicy) allow(place uint32, e *entry, t int64) {
-	class := uint8(below)
-	if int(e.count)+1 == p.limit {
-		class = full
+	if e.class == denied {
+		p.store.move(place, e, below)
 	}
-	if e.count == 0 || e.class != class { // so that each class is in the order of its windows' starts
-		p.store.move(place, e, class)
+	if e.count == 0 {
+		e.at, e.renewed = t, p.store.lists[below].newest != place
 	}
 	if p.logs != nil {
 		if p.logs.grows(place, e) {
 			p.makeRoom(place, t)
 		}
 		p.logs.add(place, e, t)
-	}
-	if p.logs != nil || e.count == 0 {
 		e.at = t
 	}
 	e.count++
@@ -236,9 +233,13 @@ func (p *SlidingWindowRateLimitPolicy) room(t int64) uint32 {
 	return place
 }
 
+// sortSteps is how many entries are put where they belong before one is forgotten.
+const sortSteps = 32
+
 // cheapest returns the place of the entry that is forgotten next, other than
 // that of except; none if there is no other.
 func (p *SlidingWindowRateLimitPolicy) cheapest(t int64, except uint32) uint32 {
+	p.sort(t)
 	place := none
 	for class := range p.store.lists {
 		oldest := p.store.lists[class].oldest
@@ -254,6 +255,31 @@ func (p *SlidingWindowRateLimitPolicy) cheapest(t int64, except uint32) uint32 {
 		}
 	}
 	return place
+}
+
+// sort looks at the oldest entries below the ceiling. Check, which is called
+// far more often, leaves an entry where it is when it reaches the ceiling, or
+// begins another window; so here the former move to their class, and the
+// latter become the newest of it.
+func (p *SlidingWindowRateLimitPolicy) sort(t int64) {
+	for range sortSteps {
+		place := p.store.lists[below].oldest
+		if place == none {
+			return
+		}
+		e := p.store.entry(place)
+		switch {
+		case p.over(e, t):
+			return
+		case int(e.count) >= p.limit:
+			p.store.move(place, e, full)
+		case e.renewed:
+			e.renewed = false
+			p.store.move(place, e, below)
+		default:
+			return
+		}
+	}
 }
 
 func (p *SlidingWindowRateLimitPolicy) forget(place uint32) {
