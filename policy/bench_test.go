@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -47,11 +48,12 @@ func BenchmarkCheck(b *testing.B) {
 }
 
 func benchmarkCheck(b *testing.B, a policy.Algorithm, ids []string) {
+	b.Helper()
 	const slice = 500
 	p := newPolicy(b, policy.SlidingWindowConfig{MaxRequests: 4, Window: time.Minute, Algorithm: a})
 	l := &lookUp{m: map[key]*int{}}
 	for i, id := range ids {
-		l.m[key{"bot", id}] = &i
+		l.m[key{"bot", strings.Clone(id)}] = &i // a later event brings a string of its own
 		check(b, p, id, start)
 	}
 	// Both go through all keys, in an order that no cache foresees, and never

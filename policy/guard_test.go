@@ -48,11 +48,9 @@ func TestGuard_answersForAFailedPolicy(t *testing.T) {
 			return policy.Decision{Allowed: true}, errDown
 		}, "redis is down"},
 		{"a panic", func(context.Context, policy.Query) (policy.Decision, error) { panic("out of cheese") }, "out of cheese"},
-		{"a nil map", func(context.Context, policy.Query) (policy.Decision, error) {
-			var m map[string]int
-			m["a"] = 1
-			return policy.Decision{}, nil
-		}, "nil map"},
+		{"a runtime error", func(_ context.Context, q policy.Query) (policy.Decision, error) {
+			return policy.Decision{RetryAfter: time.Duration(q.Scope[7])}, nil
+		}, "index out of range"},
 	}
 	for _, tt := range tests {
 		for _, o := range []policy.OnError{policy.Deny, policy.Allow} {

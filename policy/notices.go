@@ -26,13 +26,13 @@ func NewNotices(window time.Duration) (*Notices, error) {
 
 // Due is true if the identity is to be told now, and counts it as told.
 func (n *Notices) Due(q Query) bool {
-	if q.Now.IsZero() {
-		return false
-	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s := n.store
-	t := s.reading(q.Now)
+	t, ok := s.reading(q.Now)
+	if !ok {
+		return false
+	}
 	hash := s.hash(q.Scope, q.Identity)
 	place, known := s.find(hash)
 	if known {
@@ -44,7 +44,7 @@ func (n *Notices) Due(q Query) bool {
 		s.move(place, e, below)
 		return true
 	}
-	place, ok := s.fresh()
+	place, ok = s.fresh()
 	if !ok {
 		oldest := s.lists[below].oldest
 		if t-s.entry(oldest).at < n.window {

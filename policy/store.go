@@ -23,12 +23,12 @@ const (
 const none = ^uint32(0)
 
 // entry is what is remembered of one identity in one scope. Its name is not
-// kept, only 128 bits of a hash with a random seed: so an entry has a fixed and
-// small size, however long the names are that strangers choose. That two
-// names meet, and share a limit, is less likely than an error of the memory,
-// and nobody can look for such a pair without the seed.
+// kept, only a hash with a random seed: so an entry has a fixed and small
+// size, however long the names are that strangers choose. Two names that meet
+// share a limit; but even of a hundred thousand, no two do with a probability
+// of one in three thousand million, and nobody can look for a pair without the seed.
 type entry struct {
-	hash       [2]uint64
+	hash       uint64
 	at         int64 // reading: the window's start or, if locked, the lock's end
 	count      uint32
 	prev, next uint32 // in the list of its class
@@ -48,11 +48,11 @@ const (
 // store maps identities to entries. It grows in chunks, so that nothing is
 // copied, to a fixed bound. It is not safe for concurrent use.
 type store struct {
-	seeds     [4]maphash.Seed
-	scope     string // the one asked for last, with its hash
-	scopeHash [2]uint64
+	seeds     [2]maphash.Seed // of identities and of scopes, so that the two can't be exchanged
+	scope     string          // the one asked for last, with its hash
+	scopeHash uint64
 	mask      uint64   // of hashes, to a place in the index
-	index     []uint32 // open addressing by linear probing: place + 1, 0 is free
+	index     []uint32 // open addressing by linear probing: slots, 0 is free
 	chunks    [][]entry
 	used      uint32 // places in chunks that were ever taken
 	free      uint32 // the first of the places that were given up; the others follow by next
@@ -68,6 +68,7 @@ func newStore(bound uint32) *store {
 		s.seeds[i] = maphash.MakeSeed()
 	}
 	s.hashScope("")
+	s.base = time.Unix(0, 0) // any time but the zero one, which is refused
 	s.reset()
 	return s
 }
@@ -83,40 +84,47 @@ func (s *store) reset() {
 }
 
 func (s *store) hashScope(scope string) {
-	s.scope = scope
-	s.scopeHash = [2]uint64{maphash.String(s.seeds[2], scope), maphash.String(s.seeds[3], scope)}
+	s.scope, s.scopeHash = scope, maphash.String(s.seeds[1], scope)
 }
 
-// hash names an identity in a scope. The scope has seeds of its own, so that
-// the two can't be exchanged.
-func (s *store) hash(scope, identity string) [2]uint64 {
+// hash names an identity in a scope.
+func (s *store) hash(scope, identity string) uint64 {
 	if scope != s.scope {
 		s.hashScope(scope)
 	}
-	return [2]uint64{
-		maphash.String(s.seeds[0], identity) ^ s.scopeHash[0],
-		maphash.String(s.seeds[1], identity) ^ s.scopeHash[1],
-	}
+	return maphash.String(s.seeds[0], identity) ^ s.scopeHash
 }
 
 func (s *store) entry(place uint32) *entry {
 	return &s.chunks[place>>chunkBits][place&(chunkSize-1)]
 }
 
+// A slot of the index is a place + 1 and, above that, the highest bits of the
+// entry's hash, which spare most looks at the wrong entry.
+const (
+	placeBits = 17 // 131,071 places
+	placeMask = 1<<placeBits - 1
+)
+
+func slotOf(hash uint64, place uint32) uint32 {
+	return uint32(hash>>32)&^placeMask | (place + 1)
+}
+
 // find returns the place of the entry with that hash.
-func (s *store) find(hash [2]uint64) (place uint32, ok bool) {
-	mask := s.mask
-	for i := hash[0] & mask; s.index[i] != 0; i = (i + 1) & mask {
-		place := s.index[i] - 1
-		if s.entry(place).hash == hash {
-			return place, true
+func (s *store) find(hash uint64) (place uint32, ok bool) {
+	tag := slotOf(hash, 0) &^ placeMask
+	for i := hash & s.mask; s.index[i] != 0; i = (i + 1) & s.mask {
+		if slot := s.index[i]; slot&^placeMask == tag {
+			if place := slot&placeMask - 1; s.entry(place).hash == hash {
+				return place, true
+			}
 		}
 	}
 	return 0, false
 }
 
 // add puts a new, empty entry in the place, in the class below.
-func (s *store) add(hash [2]uint64, place uint32) *entry {
+func (s *store) add(hash uint64, place uint32) *entry {
 	e := s.entry(place)
 	*e = entry{hash: hash}
 	s.insert(place)
@@ -150,7 +158,7 @@ func (s *store) grow() {
 	s.index = make([]uint32, s.mask+1)
 	for _, at := range old {
 		if at != 0 {
-			s.insert(at - 1)
+			s.insert(at&placeMask - 1)
 		}
 	}
 }
@@ -158,11 +166,12 @@ func (s *store) grow() {
 // insert puts the place into the index.
 func (s *store) insert(place uint32) {
 	mask := s.mask
-	i := s.entry(place).hash[0] & mask
+	hash := s.entry(place).hash
+	i := hash & mask
 	for s.index[i] != 0 {
 		i = (i + 1) & mask
 	}
-	s.index[i] = place + 1
+	s.index[i] = slotOf(hash, place)
 }
 
 // giveUp makes the place free.
@@ -176,13 +185,13 @@ func (s *store) remove(place uint32) {
 	e := s.entry(place)
 	s.unlink(e)
 	mask := s.mask
-	hole := e.hash[0] & mask
-	for s.index[hole] != place+1 {
+	hole := e.hash & mask
+	for s.index[hole]&placeMask != place+1 {
 		hole = (hole + 1) & mask
 	}
 	// Whoever was pushed beyond the hole by others moves back into it.
 	for i := (hole + 1) & mask; s.index[i] != 0; i = (i + 1) & mask {
-		home := s.entry(s.index[i] - 1).hash[0] & mask
+		home := s.entry(s.index[i]&placeMask-1).hash & mask
 		if (i-home)&mask >= (i-hole)&mask {
 			s.index[hole], hole = s.index[i], i
 		}
@@ -225,28 +234,11 @@ func (s *store) move(place uint32, e *entry, class uint8) {
 	s.push(place, e, class)
 }
 
-// reading turns a time into nanoseconds since the first one. Readings never go
-// back: where the clock was stepped back, time stands still for that moment
-// and goes on from there, so nothing lasts longer than it was meant to.
-func (s *store) reading(now time.Time) int64 {
-	if s.base.IsZero() {
-		s.base = now
-	}
-	t := int64(now.Sub(s.base))
-	if t < s.last {
-		return s.steppedBack(now, t)
-	}
-	if t > farthest { // everything is over, even a lock of maxDuration
-		s.reset()
-		s.base, t = now, 0
-	}
-	s.last = t
-	return t
-}
-
 const (
 	// maxDuration bounds windows and locks.
 	maxDuration = 10 * 365 * 24 * time.Hour
+	// allOver is a time after which every window and every lock is over.
+	allOver = int64(2 * maxDuration)
 	// farthest bounds readings, so that sums of them stay within an int64.
 	farthest = int64(1) << 61
 	// jitter is how far readings may go back without a step of the clock:
@@ -254,10 +246,36 @@ const (
 	jitter = int64(10 * time.Millisecond)
 )
 
-func (s *store) steppedBack(now time.Time, t int64) int64 {
-	stale := now != now.Round(0) && s.base != s.base.Round(0) // that clock has no steps
-	if !stale && (t < -farthest || s.last-t >= jitter) {
+// reading turns a time into nanoseconds since base. Readings never go back:
+// where the clock was stepped back, time stands still for that moment and goes
+// on from there, so nothing lasts longer than it was meant to. ok is false for
+// the zero time.
+func (s *store) reading(now time.Time) (t int64, ok bool) {
+	t = int64(now.Sub(s.base))
+	if uint64(t-s.last) > uint64(allOver) || t > farthest { //nolint:gosec // wraps around on purpose: what lies before last is large
+		return s.stepped(now, t)
+	}
+	s.last = t
+	return t, true
+}
+
+// stepped is reading for the first time of all, and for one that lies before
+// the last one, or so far after it that everything is over.
+func (s *store) stepped(now time.Time, t int64) (int64, bool) {
+	t = max(t, -farthest)
+	switch {
+	case now.IsZero():
+		return 0, false
+	case t > s.last:
+		s.reset()
+		s.base, s.last = now, 0
+	case monotonic(now) && monotonic(s.base), s.last-t < jitter:
+		// It was read first and got the lock last; so it is at least as late as last.
+	default:
 		s.base = now.Add(-time.Duration(s.last))
 	}
-	return s.last
+	return s.last, true
 }
+
+// monotonic is true for a time that was read from a clock that never steps.
+func monotonic(t time.Time) bool { return t != t.Round(0) }

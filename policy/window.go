@@ -137,20 +137,20 @@ func (p *SlidingWindowRateLimitPolicy) Check(_ context.Context, q Query) (Decisi
 	if p.limit == 0 {
 		return Decision{Allowed: true}, nil
 	}
-	if q.Now.IsZero() {
+	p.mu.Lock()
+	t, ok := p.store.reading(q.Now)
+	if !ok {
+		p.mu.Unlock()
 		return Decision{}, ErrNoTime
 	}
-	p.mu.Lock()
-	wait := p.check(q)
+	wait := p.check(t, p.store.hash(q.Scope, q.Identity))
 	p.mu.Unlock()
 	return Decision{Allowed: wait == 0, RetryAfter: time.Duration(wait)}, nil
 }
 
-// check returns how long the request has to wait; zero allows it.
-func (p *SlidingWindowRateLimitPolicy) check(q Query) int64 {
+// check returns how long a request at t has to wait; zero allows it.
+func (p *SlidingWindowRateLimitPolicy) check(t int64, hash uint64) int64 {
 	s := p.store
-	t := s.reading(q.Now)
-	hash := s.hash(q.Scope, q.Identity)
 	place, known := s.find(hash)
 	var e *entry
 	if known {

@@ -303,8 +303,7 @@ func TestProperty_neverMoreThanTheMaximum(t *testing.T) {
 				now, passed = now.Add(time.Duration(d)), passed+time.Duration(d)
 			}
 			id := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "id")
-			s, got := ids[id], policy.Decision{}
-			got = check(t, p, id, now)
+			s, got := ids[id], check(t, p, id, now)
 			want := policy.Decision{Allowed: true}
 			var inside []time.Duration
 			for _, x := range s.log {
