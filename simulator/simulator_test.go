@@ -60,7 +60,7 @@ func TestPage_isServedWithoutForeignAddresses(t *testing.T) {
 		}
 		body, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		if resp.StatusCode != 200 || !strings.HasPrefix(resp.Header.Get("Content-Type"), kind) || len(body) < 1000 {
+		if resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), kind) || len(body) < 1000 {
 			t.Errorf("GET %s = %d, %s, %d bytes", path, resp.StatusCode, resp.Header.Get("Content-Type"), len(body))
 		}
 		if found := foreign.Find(body); found != nil {

@@ -14,8 +14,22 @@ import (
 // maxControlBody bounds a control request: 100,000 updates are welcome, more are not.
 const maxControlBody = 64 << 20 // bytes
 
-// Control returns the handler of the control API, for mounting at /_sim/telegram/. It mirrors the methods of [Server].
-// Whoever mounts it keeps other web pages away from it.
+// Control returns the handler of the control API, for mounting at /_sim/telegram/. It mirrors the methods of [Server]:
+//
+//	GET, POST /bots              list; register {token, username}
+//	POST /updates                inject an [Input]; {update: {…}} injects a raw update
+//	POST /updates/batch          inject a list of them
+//	POST /press                  press a button: a [Press]
+//	GET  /messages               what bots sent; ?chat_id, and ?at_least with ?timeout_ms to wait
+//	GET  /history                the same with the users' messages; ?chat_id, ?bot, ?last
+//	GET  /chats /calls /stats    the chats (?bot), every call, the counts
+//	GET  /files/{file_id}        a file's content
+//	GET, POST, DELETE /faults    list; arm a [Fault]; clear all. DELETE /faults/{id} clears one
+//	GET, POST /limits            the limits in force; change the fields given
+//	GET, POST /clock             the simulator's clock; move it by {advance_ms}
+//	POST /reset                  forget everything
+//
+// Errors are {"error": "…"} with a fitting status. Whoever mounts it keeps other web pages away from it.
 func (s *Server) Control() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /bots", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.Bots()) })

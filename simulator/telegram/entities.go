@@ -103,12 +103,17 @@ func utf16Len(s string) int {
 
 // textBuilder collects a parsed text and knows its length in UTF-16 units.
 type textBuilder struct {
-	strings.Builder
+	text  strings.Builder
 	units int
 }
 
+func (b *textBuilder) String() string { return b.text.String() }
+
+// Len is the length in bytes.
+func (b *textBuilder) Len() int { return b.text.Len() }
+
 func (b *textBuilder) add(s string) {
-	b.Builder.WriteString(s)
+	b.text.WriteString(s)
 	b.units += utf16Len(s)
 }
 

@@ -249,8 +249,11 @@ func TestFault_duplicatesAnUpdate(t *testing.T) {
 func TestFault_refusesWhatItCantDo(t *testing.T) {
 	s := start(t, telegram.Options{})
 	for _, f := range []telegram.Fault{
-		{Kind: "nonsense"}, {Kind: telegram.FaultStatus}, {Kind: telegram.FaultBlocked},
-		{Kind: telegram.FaultMigrated, ChatID: -5}, {Kind: telegram.FaultDown, Count: -2},
+		{Kind: "nonsense"},
+		{Kind: telegram.FaultStatus},
+		{Kind: telegram.FaultBlocked},
+		{Kind: telegram.FaultMigrated, ChatID: -5},
+		{Kind: telegram.FaultDown, Count: -2},
 	} {
 		if _, err := s.Fault(f); err == nil {
 			t.Errorf("Fault(%+v) = nil, want an error", f)

@@ -179,3 +179,38 @@ func TestInject_repeatsARawUpdate(t *testing.T) {
 		t.Errorf("updates -want +got:\n%s", d)
 	}
 }
+
+func TestGetUpdates_delaysFurtherConflicts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := telegram.New(telegram.Options{})
+		begin := time.Now()
+		type end struct {
+			code int
+			at   time.Duration
+		}
+		ends := make(chan end, 3)
+		for range 3 {
+			go func() {
+				code := direct(t, s, "getUpdates", map[string]any{"timeout": 20})
+				ends <- end{code, time.Since(begin)}
+			}()
+			synctest.Wait()
+		}
+		want := []end{{409, 0}, {409, 3 * time.Second}, {200, 20 * time.Second}}
+		for _, w := range want {
+			if got := <-ends; got != w {
+				t.Errorf("a poll ended with %+v, want %+v", got, w)
+			}
+		}
+	})
+}
+
+func TestSetWebhook_isLimited(t *testing.T) {
+	l := telegram.DefaultLimits()
+	s := start(t, telegram.Options{Limits: &l, Now: newClock().Now})
+	s.mustWork(t, "setWebhook", "url=http://127.0.0.1:1/hook")
+	s.mustWait(t, 1, "setWebhook", "url=http://127.0.0.1:1/hook")
+	s.Jump(time.Second)
+	s.mustWork(t, "setWebhook", "url=http://127.0.0.1:1/hook")
+	s.mustFail(t, 429, "Too Many Requests: retry after 599", "close")
+}

@@ -41,6 +41,8 @@ type Server struct {
 	faults    []*Fault
 	nextFault int64
 	calls     ring[Call]
+	perMethod map[string]int
+	perStatus map[int]int
 	messages  ring[*Message]
 	files     fileStore
 	changed   chan struct{} // closed at the next change; nil while nobody waits
@@ -104,6 +106,7 @@ func (s *Server) resetLocked() {
 	s.limits, s.skew = *s.opts.Limits, 0
 	s.bots, s.botOrder, s.faults = map[string]*bot{}, nil, nil
 	s.calls, s.messages = ring[Call]{size: s.opts.Keep}, ring[*Message]{size: s.opts.Keep}
+	s.perMethod, s.perStatus = map[string]int{}, map[int]int{}
 	s.files = fileStore{}
 	for _, token := range s.opts.Tokens {
 		s.addBot(token, "")

@@ -141,7 +141,9 @@ function drawText(parent, text, entities, from, to) {
     const start = Math.max(entity.offset, at);
     const end = Math.min(entity.offset + entity.length, to);
     if (end <= start) continue;
-    if (start > at) parent.append(text.slice(at, start));
+    const block = ['pre', 'blockquote', 'expandable_blockquote'].includes(entity.type);
+    // A block starts and ends its line by itself.
+    if (start > at) parent.append(text.slice(at, block && text[start - 1] === '\n' ? start - 1 : start));
     const inner = [];
     while (entities.length > 0 && entities[0].offset < end) inner.push(entities.shift());
     const node = el(marks[entity.type] ?? 'span');
@@ -150,7 +152,7 @@ function drawText(parent, text, entities, from, to) {
     if (entity.url) node.title = entity.url;
     drawText(node, text, inner, start, end);
     parent.append(node);
-    at = end;
+    at = block && end < to && text[end] === '\n' ? end + 1 : end;
   }
   if (at < to) parent.append(text.slice(at, to));
 }
@@ -455,6 +457,7 @@ $('newchat').addEventListener('submit', (event) => {
   $('newname').value = '';
   openChat(chat.id);
 });
+new ResizeObserver(scrollDown).observe($('messages'));
 $('messages').addEventListener('scroll', () => {
   const list = $('messages');
   state.follow = list.scrollHeight - list.scrollTop - list.clientHeight < 80;
