@@ -20,7 +20,9 @@ type Anchors struct {
 	PenaltyUntil time.Time
 	PenaltyFor   time.Duration // what that penalty was imposed for
 	// Clean is set by the caller when it stores the last anchors of an orderly
-	// stop. Without it slots may have been taken since At.
+	// stop, and has to be unset in the store before the next process sends:
+	// without it slots may have been taken since At. Anchors that a limiter
+	// gives never have it, and after Restore there are some to store.
 	Clean bool
 	// Cleared says that Reset was called since anchors were taken before: all
 	// channels that are stored for the scope are void.
@@ -183,6 +185,7 @@ func (l *RateLimiter) Restore(now time.Time, a Anchors) {
 		since = int64(from.Sub(a.At))
 	}
 	l.restoreToken(t, since, a)
+	l.unsaved = true // so that Clean is unset
 	left := func(until time.Time, most int64) int64 {
 		return min(max(int64(until.Sub(from)), 0), most)
 	}

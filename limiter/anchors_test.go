@@ -187,6 +187,14 @@ func TestRestore_penaltiesAndChannels(t *testing.T) {
 	}
 }
 
+func TestRestore_leavesAnchorsThatAreNotClean(t *testing.T) {
+	l := newLimiter(t, 1, 5, 0)
+	l.Restore(start, limiter.Anchors{At: start, Tokens: 3, Clean: true})
+	if a := takeAnchors(t, l, start); a.Clean || a.Tokens != 3 {
+		t.Errorf("TakeAnchors() after Restore = %+v, want 3 tokens, not clean", a)
+	}
+}
+
 func TestRestore_keepsWhatIsStricter(t *testing.T) {
 	l := newLimiter(t, 1, 5, 0)
 	r := mustReserve(t, l, start, limiter.Call{Cost: 4})
