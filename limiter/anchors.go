@@ -190,7 +190,7 @@ func (l *RateLimiter) Restore(now time.Time, a Anchors) {
 		return min(max(int64(until.Sub(from)), 0), most)
 	}
 	if d := left(a.PenaltyUntil, most(a.PenaltyFor)); d > 0 {
-		l.closed.restore(t, d, int64(a.PenaltyFor))
+		l.closed.restore(t, d, most(a.PenaltyFor))
 	}
 	for _, c := range a.Channels {
 		d := left(c.PenaltyUntil, most(c.PenaltyFor))
@@ -206,16 +206,22 @@ func (l *RateLimiter) Restore(now time.Time, a Anchors) {
 		ch.gap.raise(t, delay, l.seq)
 		ch.own.raise(t, rule, l.seq)
 		if ch.name != "" {
-			ch.penalty.restore(t, d, int64(c.PenaltyFor))
+			ch.penalty.restore(t, d, most(c.PenaltyFor))
 		} else {
-			l.closed.restore(t, d, int64(c.PenaltyFor))
+			l.closed.restore(t, d, most(c.PenaltyFor))
 		}
 	}
 	l.wake()
 }
 
-// most bounds what a stored penalty may last.
-func most(length time.Duration) int64 { return int64(min(max(length, 0), maxPenalty)) }
+// most bounds what a stored penalty may last; one whose length is not known
+// counts as of the longest sort, since too early is worse than too late.
+func most(length time.Duration) int64 {
+	if length <= 0 {
+		return int64(maxPenalty)
+	}
+	return int64(min(length, maxPenalty))
+}
 
 func (l *RateLimiter) restoreToken(t, since int64, a Anchors) {
 	var debt int64 // that a penalty left
@@ -240,10 +246,10 @@ func (l *RateLimiter) restoreMethod(t int64, c ChannelAnchor, d int64) {
 	b := Bucket{Channel: c.Channel, Method: c.Method}
 	p, known := l.methods[b]
 	if !known && len(l.methods) >= maxMethods {
-		l.closed.restore(t, d, int64(c.PenaltyFor))
+		l.closed.restore(t, d, most(c.PenaltyFor))
 		return
 	}
-	p.restore(t, d, int64(c.PenaltyFor))
+	p.restore(t, d, most(c.PenaltyFor))
 	l.methods[b] = p
 }
 

@@ -128,7 +128,7 @@ func TestRestore_penaltiesAndChannels(t *testing.T) {
 		{"the bucket's penalty goes on", limiter.Anchors{At: at(-1), PenaltyUntil: at(5), PenaltyFor: time.Minute, Tokens: 5, Clean: true}, limiter.Call{}, 5 * time.Second, limiter.Bucket{}},
 		{"after a crash too", limiter.Anchors{At: at(-1), PenaltyUntil: at(50), PenaltyFor: time.Minute}, limiter.Call{}, 50 * time.Second, limiter.Bucket{}},
 		{"one that is over is over", limiter.Anchors{At: at(-9), PenaltyUntil: at(-1), PenaltyFor: time.Minute, Tokens: 0, Clean: true}, limiter.Call{Cost: 5}, 0, limiter.Bucket{}},
-		{"one without a length is ignored", limiter.Anchors{At: start, PenaltyUntil: at(50), Tokens: 5, Clean: true}, limiter.Call{}, 0, limiter.Bucket{}},
+		{"one without a length is kept", limiter.Anchors{At: start, PenaltyUntil: at(50), Tokens: 5, Clean: true}, limiter.Call{}, 50 * time.Second, limiter.Bucket{}},
 		{
 			"taken a day ahead: what was left then",
 			limiter.Anchors{At: at(86400), PenaltyUntil: at(86403), PenaltyFor: 10 * time.Second, Tokens: 5, Clean: true},
