@@ -81,7 +81,12 @@ func (o Options) withDefaults() Options {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Client == nil {
-		o.Client = &http.Client{Timeout: webhookTimeout, Transport: http.DefaultTransport.(*http.Transport).Clone()} //nolint:forcetypeassert // the standard library's own default
+		o.Client = &http.Client{
+			Timeout:   webhookTimeout,
+			Transport: &http.Transport{MaxIdleConnsPerHost: defaultConnections, IdleConnTimeout: time.Minute},
+			// A redirect is a wrong response, and must not lead around the check of the address.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
 	}
 	if o.Keep <= 0 {
 		o.Keep = defaultKeep

@@ -177,3 +177,21 @@ func TestWebhook_dropsAfterADay(t *testing.T) {
 		}
 	})
 }
+
+func TestWebhook_followsNoRedirect(t *testing.T) {
+	s := start(t, telegram.Options{})
+	reached := make(chan string, 10)
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		reached <- r.URL.Path
+		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+	}))
+	defer hook.Close()
+	s.mustWork(t, "setWebhook", "url="+hook.URL+"/hook")
+	s.say(t, 5, "a")
+	for range 2 { // The first attempt and the one right after it.
+		if path := <-reached; path != "/hook" {
+			t.Errorf("webhook went to %s", path)
+		}
+	}
+	s.Close()
+}
