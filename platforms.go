@@ -54,12 +54,12 @@ func (c *telegramBot) build(name chat.BotName, l *limiter.RateLimiter, log *slog
 // platform writes the key in front: "webhook_url: missing".
 func keyed(s *config.Section, err error) error {
 	mistakes := []error{err}
-	if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // a joined error is opened, not searched
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
 		mistakes = many.Unwrap()
 	}
 	var errs []error
 	for _, m := range mistakes {
-		if many, ok := m.(interface{ Unwrap() []error }); ok { //nolint:errorlint // as above
+		if many, ok := m.(interface{ Unwrap() []error }); ok {
 			errs = append(errs, keyed(s, errors.Join(many.Unwrap()...)))
 			continue
 		}

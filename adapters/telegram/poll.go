@@ -135,7 +135,7 @@ func (p *poller) round(ctx context.Context) (time.Duration, error) {
 }
 
 func (p *poller) fetch(ctx context.Context) ([]json.RawMessage, error) {
-	timeout := time.Duration(p.a.cfg.PollTimeout)
+	timeout := p.a.cfg.PollTimeout
 	if p.offset > 0 && time.Since(p.lastNews) > idsRestart {
 		p.offset = 0
 	}

@@ -32,7 +32,7 @@ func main() {
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	ctx, stop := signals(ctx)
 	defer stop()
-	root := rootCommand()
+	root := rootCommand() //nolint:contextcheck // each command takes its context from cobra
 	root.SetArgs(args)
 	root.SetIn(in)
 	root.SetOut(out)

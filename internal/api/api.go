@@ -109,7 +109,7 @@ func respond(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // a client that went away is not our error
+	_ = json.NewEncoder(w).Encode(v) //nolint:errchkjson // a client that went away is not our error
 }
 
 // problem answers with an error as of RFC 9457; code is what programs test.
@@ -117,29 +117,32 @@ func problem(w http.ResponseWriter, status int, code, detail string) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{
-		"title": http.StatusText(status), "status": status, "code": code, "detail": detail,
-	})
+	_ = json.NewEncoder(w).Encode(struct { //nolint:errchkjson // as above
+		Title  string `json:"title"`
+		Status int    `json:"status"`
+		Code   string `json:"code"`
+		Detail string `json:"detail"`
+	}{http.StatusText(status), status, code, detail})
 }
 
-// badRequest is a mistake in the request, told to the client as it is.
-type badRequest struct {
+// requestError is a mistake in the request, told to the client as it is.
+type requestError struct {
 	code, detail string
 }
 
 // Error is what the client reads.
-func (e *badRequest) Error() string { return e.detail }
+func (e *requestError) Error() string { return e.detail }
 
 // fail turns an error into an answer. The client never sees an internal text.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
-	bad, isBad := errors.AsType[*badRequest](err)
+	wrong, isRequest := errors.AsType[*requestError](err)
 	dead, isDead := errors.AsType[*delivery.DeadTargetError](err)
 	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
 	switch {
 	case tooLarge:
 		problem(w, http.StatusRequestEntityTooLarge, "too_large", "the body is larger than 1 MiB")
-	case isBad:
-		problem(w, http.StatusUnprocessableEntity, bad.code, bad.detail)
+	case isRequest:
+		problem(w, http.StatusUnprocessableEntity, wrong.code, wrong.detail)
 	case errors.Is(err, chat.ErrBadTarget):
 		problem(w, http.StatusUnprocessableEntity, "bad_target", err.Error())
 	case isDead:
@@ -175,10 +178,10 @@ func decode(w http.ResponseWriter, r *http.Request, into any) error {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return err
 		}
-		return &badRequest{"bad_json", "the body is not the JSON that is expected: " + err.Error()}
+		return &requestError{"bad_json", "the body is not the JSON that is expected: " + err.Error()}
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return &badRequest{"bad_json", "there is more than one JSON value in the body"}
+		return &requestError{"bad_json", "there is more than one JSON value in the body"}
 	}
 	return nil
 }

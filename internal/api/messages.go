@@ -100,14 +100,14 @@ func Request(m NewMessage, resolve func(string) (chat.Target, error)) (delivery.
 	}
 	format, err := chat.ParseFormat(m.Format)
 	if err != nil {
-		return delivery.Request{}, &badRequest{"bad_format", err.Error()}
+		return delivery.Request{}, &requestError{"bad_format", err.Error()}
 	}
 	priority, err := outbox.ParsePriority(m.Priority)
 	if err != nil {
-		return delivery.Request{}, &badRequest{"bad_priority", err.Error()}
+		return delivery.Request{}, &requestError{"bad_priority", err.Error()}
 	}
 	if len(m.IdempotencyKey) > maxKey || strings.ContainsFunc(m.IdempotencyKey, unprintable) {
-		return delivery.Request{}, &badRequest{"bad_idempotency_key", "an idempotency key has 1 to 255 printable ASCII characters"}
+		return delivery.Request{}, &requestError{"bad_idempotency_key", "an idempotency key has 1 to 255 printable ASCII characters"}
 	}
 	q := delivery.Request{
 		Target: target, Priority: priority, Key: m.IdempotencyKey,
@@ -132,14 +132,14 @@ func headerKey(body string, h http.Header) (string, error) {
 		return body, nil
 	}
 	if len(values) > 1 {
-		return "", &badRequest{"bad_idempotency_key", "the Idempotency-Key header is there more than once"}
+		return "", &requestError{"bad_idempotency_key", "the Idempotency-Key header is there more than once"}
 	}
 	key := strings.TrimSpace(values[0])
 	if len(key) >= 2 && key[0] == '"' && key[len(key)-1] == '"' {
 		key = key[1 : len(key)-1]
 	}
 	if key == "" || body != "" && key != body {
-		return "", &badRequest{"bad_idempotency_key", "the Idempotency-Key header is empty or differs from the body's key"}
+		return "", &requestError{"bad_idempotency_key", "the Idempotency-Key header is empty or differs from the body's key"}
 	}
 	return key, nil
 }
