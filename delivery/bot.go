@@ -33,7 +33,7 @@ type bot struct {
 	opts    Options
 	log     *slog.Logger
 	restore func(*limiter.RateLimiter, []limiter.Anchors, time.Time)
-	flights int           // calls in flight, at most
+	flights int           // calls in flight, at most: so many seats there are
 	wake    chan struct{} // holds a token when the loop has something to look at
 
 	mu       sync.Mutex
@@ -48,6 +48,7 @@ type bot struct {
 	passed   int       // slots given since a lower priority had one
 	pending  int
 	inFlight int
+	seats    []int     // that no flight has
 	active   int       // commits and flights that must end before the bot has stopped
 	launch   []*flight // committed as sending; the loop starts them
 	bodies   int       // bytes of bodies in memory
@@ -71,12 +72,13 @@ type flight struct {
 	entry  *outbox.Entry // nil until read
 	slot   limiter.Reservation
 	at     time.Time // when the slot was taken
+	seat   int       // under which the call is noted
 }
 
 func newBot(a adapters.Adapter, lim *limiter.RateLimiter, r *DeliveryRouter) *bot {
 	cfg := lim.Config()
 	room := int(cfg.MessagesPerSecond*r.opts.SendTimeout.Seconds()) + cfg.BurstSize
-	return &bot{
+	b := &bot{
 		name: a.Bot(), adapter: a, limiter: lim, box: r.box, opts: r.opts,
 		log:     r.opts.Log.With("bot", string(a.Bot())),
 		restore: r.restore,
@@ -86,7 +88,24 @@ func newBot(a adapters.Adapter, lim *limiter.RateLimiter, r *DeliveryRouter) *bo
 		dead:    map[chat.ChatID]*deadChat{},
 		moved:   map[chat.ChatID]chat.ChatID{},
 	}
+	for seat := b.flights - 1; seat >= 0; seat-- {
+		b.seats = append(b.seats, seat)
+	}
+	return b
 }
+
+// board counts a new flight and gives it a seat. The caller holds the mutex.
+func (b *bot) board(f *flight) *flight {
+	b.inFlight++
+	f.seat = b.seats[len(b.seats)-1]
+	b.seats = b.seats[:len(b.seats)-1]
+	return f
+}
+
+// leaveSeat lets another flight have the seat: not before the end of this one
+// is stored, since its note is all that tells of it until then. The caller
+// holds the mutex.
+func (b *bot) leaveSeat(f *flight) { b.seats = append(b.seats, f.seat) }
 
 // run owns the bot until ctx ends: see DeliveryRouter.Run.
 func (b *bot) run(ctx context.Context, grace time.Duration) error {
@@ -125,6 +144,10 @@ func (b *bot) takeOver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// The former owner's calls are settled: from here on only ours count.
+	if err := b.box.Note(b.name, 0, outbox.Call{}); err != nil {
+		return err
+	}
 	b.fill(owner, backlog, settled)
 	b.opts.OnLoad(b.name)
 	return nil
@@ -133,9 +156,11 @@ func (b *bot) takeOver(ctx context.Context) error {
 // interrupted settles what was being sent when the last owner died.
 func (b *bot) interrupted(ctx context.Context, heads []outbox.Head, now time.Time) ([]outbox.Settlement, error) {
 	var ids []outbox.ID
+	called := map[outbox.ID]bool{}
 	for _, h := range heads {
 		if h.State == outbox.Sending {
 			ids = append(ids, h.ID)
+			called[h.ID] = h.Called
 		}
 	}
 	entries, err := b.box.Read(ctx, ids...)
@@ -144,6 +169,10 @@ func (b *bot) interrupted(ctx context.Context, heads []outbox.Head, now time.Tim
 	}
 	var settled []outbox.Settlement
 	for _, e := range entries {
+		if !called[e.ID] {
+			settled = append(settled, outbox.Untouched(e))
+			continue
+		}
 		s := b.opts.Rules.Interrupted(e, now)
 		b.log.WarnContext(ctx, "the last run ended during a call", "entry", e.ID.String(), "target", e.Target.String(), "state", s.State.String())
 		settled = append(settled, s)

@@ -90,7 +90,7 @@ func (b *bot) pick(now time.Time) []*flight {
 	}
 	b.promote(now)
 	var picked []*flight
-	for b.inFlight < b.flights {
+	for len(b.seats) > 0 {
 		l := b.nextLane()
 		if l == nil {
 			break
@@ -108,10 +108,9 @@ func (b *bot) pick(now time.Time) []*flight {
 		b.countSlot(l)
 		b.unlist(l)
 		l.busy = true
-		b.inFlight++
 		b.active++
 		it := l.items[0]
-		picked = append(picked, &flight{lane: l, target: l.target, id: it.id, entry: it.body, slot: slot, at: now})
+		picked = append(picked, b.board(&flight{lane: l, target: l.target, id: it.id, entry: it.body, slot: slot, at: now}))
 	}
 	return picked
 }
@@ -165,7 +164,7 @@ func (b *bot) nextLook(now time.Time) time.Duration {
 	if len(b.parked) > 0 && b.parked[0].wakeAt.Before(next) {
 		next = b.parked[0].wakeAt
 	}
-	if b.anyReady() && b.inFlight < b.flights && b.opens.Before(next) {
+	if b.anyReady() && len(b.seats) > 0 && b.opens.Before(next) {
 		next = b.opens
 	}
 	if at, ok := b.nextProbe(); ok && at.Before(next) {
@@ -217,6 +216,7 @@ func (b *bot) giveUp(cancel context.CancelCauseFunc, flights []*flight, err erro
 	for _, f := range flights {
 		f.slot.Cancel(time.Now())
 		b.inFlight--
+		b.leaveSeat(f)
 		b.finished()
 	}
 	b.mu.Unlock()

@@ -107,7 +107,7 @@ func (b *bot) admit(entries []outbox.Entry, now time.Time) error {
 // the mutex.
 func (b *bot) takeSlot(l *lane, e *outbox.Entry, now time.Time) *flight {
 	switch {
-	case !b.owned, b.stopping, b.paused != nil, b.inFlight >= b.flights,
+	case !b.owned, b.stopping, b.paused != nil, len(b.seats) == 0,
 		l.busy, l.arriving > 0, len(l.items) > 0, l.until.After(now), e.NotBefore.After(now):
 		return nil
 	}
@@ -116,8 +116,7 @@ func (b *bot) takeSlot(l *lane, e *outbox.Entry, now time.Time) *flight {
 		return nil
 	}
 	l.busy = true
-	b.inFlight++
-	return &flight{lane: l, target: l.target, entry: e, slot: slot, at: now}
+	return b.board(&flight{lane: l, target: l.target, entry: e, slot: slot, at: now})
 }
 
 // arrived puts an entry whose commit has ended where it belongs. The caller
@@ -131,6 +130,7 @@ func (b *bot) arrived(l *lane, e *outbox.Entry, f *flight, stored outbox.Stored)
 		f.slot.Cancel(time.Now())
 		l.busy = false
 		b.inFlight--
+		b.leaveSeat(f)
 	}
 	switch {
 	case known:

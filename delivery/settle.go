@@ -24,18 +24,20 @@ func (b *bot) fly(ctx context.Context, cancel context.CancelCauseFunc, f *flight
 	for f != nil {
 		batch, next := b.attempt(ctx, f)
 		err := b.commit(ctx, batch)
+		b.mu.Lock()
+		if err == nil { // otherwise the note still tells of it
+			b.leaveSeat(f)
+		}
+		b.finished()
+		b.mu.Unlock()
 		if err != nil {
 			b.giveUp(cancel, next, err)
-			next = nil
+			return
 		}
-		b.mu.Lock()
-		b.finished() // of f: it is settled, or is left as sending on disk
-		b.mu.Unlock()
+		f = nil
 		if len(next) > 0 {
 			b.spread(next[1:])
 			f = next[0]
-		} else {
-			f = nil
 		}
 	}
 }
@@ -49,6 +51,9 @@ func (b *bot) attempt(ctx context.Context, f *flight) (outbox.Batch, []*flight) 
 	if e := f.entry; len(e.Receipts) == 0 && !e.ExpiresAt.IsZero() && !time.Now().Before(e.ExpiresAt) {
 		f.slot.Cancel(time.Now())
 		return b.settle(ctx, f, outbox.Settlement{ID: f.id, State: outbox.Expired, Reason: "its deliver-by passed before it could be sent"}, nil)
+	}
+	if err := b.box.Note(b.name, f.seat, outbox.Call{ID: f.id, Attempt: len(f.entry.Log)}); err != nil {
+		return b.putBack(ctx, f, err)
 	}
 	receipt, err := b.call(ctx, f)
 	now := time.Now()

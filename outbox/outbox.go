@@ -53,6 +53,12 @@ type Outbox interface {
 	// waits for its commit.
 	Apply(ctx context.Context, b Batch) (Applied, error)
 
+	// Note says that the call of an entry that was committed as Sending is made
+	// now. It costs no sync: the note outlives the process, though not a power
+	// cut, and lets Load tell calls that were surely not made from those that
+	// may have been. Each call in flight has a seat of its own, from 0 on.
+	Note(bot chat.BotName, seat int, c Call) error
+
 	// Read gives the entries with these ids, in their order; one that is not
 	// known is left out.
 	Read(ctx context.Context, ids ...ID) ([]Entry, error)
@@ -71,6 +77,12 @@ type Batch struct {
 	Buried  []Burial
 	Moves   []Move
 	Anchors []limiter.Anchors
+}
+
+// Call names one attempt: the entry, and how many lines its time line has.
+type Call struct {
+	ID      ID
+	Attempt int
 }
 
 // Applied is what a commit gave.
@@ -159,4 +171,5 @@ type Head struct {
 	ExpiresAt      time.Time // zero: never
 	Due            time.Time // of a waiting entry
 	MayBeDuplicate bool
+	Called         bool // of an entry that is Sending: its call may have been made
 }

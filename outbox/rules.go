@@ -123,9 +123,18 @@ func (rules Rules) afterUncertain(s *Settlement, now time.Time, r float64) {
 }
 
 // Interrupted gives the settlement of an entry that was Sending when its
-// process died: nobody knows whether the call was made.
+// process died, after its call may have been made.
 func (rules Rules) Interrupted(e Entry, now time.Time) Settlement {
 	return rules.After(e, &chat.SendError{Kind: chat.Uncertain, Err: errInterrupted}, now, 0)
+}
+
+// Untouched gives the settlement of an entry that was Sending when its process
+// died, before its call was made: it goes on as if nothing had happened.
+func Untouched(e Entry) Settlement {
+	return Settlement{
+		ID: e.ID, State: Queued, Attempts: e.Attempts, Uncertain: e.Uncertain,
+		Degraded: e.Degraded, MayBeDuplicate: e.MayBeDuplicate, Reason: e.Reason,
+	}
 }
 
 var errInterrupted = errors.New("the process ended before the answer was stored")

@@ -61,8 +61,11 @@ func (s *Store) readEntry(ctx context.Context, id outbox.ID) (outbox.Entry, erro
 // Load reads the owner's backlog.
 func (s *Store) Load(ctx context.Context, o outbox.Owner) (outbox.Backlog, error) {
 	var b outbox.Backlog
-	var err error
-	if b.Heads, err = s.loadHeads(ctx, o.Bot); err != nil {
+	notes, err := s.calls.load(o.Bot)
+	if err != nil {
+		return b, fmt.Errorf("load %s: notes of calls: %w", o.Bot, err)
+	}
+	if b.Heads, err = s.loadHeads(ctx, o.Bot, notes); err != nil {
 		return b, fmt.Errorf("load %s: entries: %w", o.Bot, err)
 	}
 	if b.Dead, err = s.loadDead(ctx, o.Bot); err != nil {
@@ -92,16 +95,19 @@ func (s *Store) rows(ctx context.Context, scan func(*sql.Rows) error, query stri
 	return rows.Err()
 }
 
-func (s *Store) loadHeads(ctx context.Context, bot chat.BotName) ([]outbox.Head, error) {
+func (s *Store) loadHeads(ctx context.Context, bot chat.BotName, notes callNotes) ([]outbox.Head, error) {
 	var heads []outbox.Head
 	err := s.rows(ctx, func(r *sql.Rows) error {
 		var h outbox.Head
 		var notBefore, expires, due int64
-		err := r.Scan(&h.ID, (*string)(&h.Chat), (*string)(&h.Thread), &h.State, &h.Priority, &notBefore, &expires, &due, &h.MayBeDuplicate)
+		var attempt int
+		err := r.Scan(&h.ID, (*string)(&h.Chat), (*string)(&h.Thread), &h.State, &h.Priority, &notBefore, &expires, &due, &h.MayBeDuplicate, &attempt)
+		h.Called = h.State == outbox.Sending && notes.may(outbox.Call{ID: h.ID, Attempt: attempt})
 		h.NotBefore, h.ExpiresAt, h.Due = fromMicros(notBefore), fromMicros(expires), fromMicros(due)
 		heads = append(heads, h)
 		return err
-	}, `SELECT id, chat, thread, state, priority, not_before, expires_at, due, may_be_duplicate
+	}, `SELECT id, chat, thread, state, priority, not_before, expires_at, due, may_be_duplicate,
+		CASE state WHEN 2 THEN length(log) - length(replace(log, char(10), '')) ELSE 0 END
 		FROM entries WHERE bot = ? AND state <= 3 ORDER BY id`, string(bot))
 	return heads, err
 }

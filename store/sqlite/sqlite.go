@@ -41,12 +41,13 @@ const checkedSize = 32 << 20
 
 // Store is an open control store. It is safe for concurrent use.
 type Store struct {
-	path string
-	read *sql.DB
-	db   *sql.DB   // of the one writing connection
-	conn *sql.Conn // the writing connection
-	w    writer
-	stmt statements
+	path  string
+	read  *sql.DB
+	db    *sql.DB   // of the one writing connection
+	conn  *sql.Conn // the writing connection
+	w     writer
+	stmt  statements
+	calls callLog
 }
 
 // Open opens the file at path, makes it and its folder (0700) if they are
@@ -60,7 +61,7 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	if err := writable(path); err != nil {
 		return nil, fmt.Errorf("control store: %w", err)
 	}
-	s := &Store{path: path}
+	s := &Store{path: path, calls: callLog{dir: filepath.Join(filepath.Dir(path), "calls")}}
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("control store %s: %w", path, explain(err)), s.Close())
 	}
@@ -127,7 +128,7 @@ func dsn(path, more string) string {
 
 // Close closes the store. Everything that writes must have stopped.
 func (s *Store) Close() error {
-	var errs []error
+	errs := []error{s.calls.close()}
 	if s.conn != nil {
 		errs = append(errs, s.stmt.close(), s.conn.Close())
 	}
