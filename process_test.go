@@ -262,7 +262,7 @@ func (c *crashTest) round(round int) {
 			}
 		})
 	}
-	time.Sleep(time.Duration(rand.IntN(150)) * time.Millisecond) //nolint:forbidigo // the moment of a kill is a moment of real time
+	<-time.After(time.Duration(rand.IntN(150)) * time.Millisecond)
 	_ = p.cmd.Process.Kill()
 	_ = p.cmd.Wait()
 	cancel()
@@ -325,6 +325,10 @@ func (c *crashTest) settle() {
 		}
 		<-time.After(50 * time.Millisecond)
 	}
+	arrived := map[string]int{}
+	for _, m := range c.sim.Messages(0) {
+		arrived[m.Text]++
+	}
 	for text, id := range c.ids {
 		resp, err := client.Get("http://gateway/api/messages/" + id)
 		if err != nil {
@@ -333,27 +337,15 @@ func (c *crashTest) settle() {
 		var m api.Message
 		_ = json.NewDecoder(resp.Body).Decode(&m)
 		resp.Body.Close()
-		c.story(text, m)
+		if copies := arrived[text]; copies == 0 {
+			c.t.Errorf("%q was accepted as %s and never arrived: %s (%s)", text, m.ID, m.State, m.Reason)
+		} else if copies > 1 && !m.MayBeDuplicate {
+			c.t.Errorf("%q arrived %d times and is not marked", text, copies)
+		}
 	}
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	if code := p.wait(c.t); code != 0 {
 		c.t.Errorf("exit code %d, want 0", code)
-	}
-}
-
-// story checks one accepted message against what arrived.
-func (c *crashTest) story(text string, m api.Message) {
-	copies := 0
-	for _, got := range c.sim.Messages(0) {
-		if got.Text == text {
-			copies++
-		}
-	}
-	if copies == 0 {
-		c.t.Errorf("%q was accepted as %s and never arrived: %s (%s)", text, m.ID, m.State, m.Reason)
-	}
-	if copies > 1 && !m.MayBeDuplicate {
-		c.t.Errorf("%q arrived %d times and is not marked", text, copies)
 	}
 }
 
