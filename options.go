@@ -18,6 +18,18 @@ import (
 // Config is the content of gateway.yaml with every default filled in.
 type Config = config.Config
 
+// The words of a handler, for programs that import this package alone.
+type (
+	// Turn is an event that is to be answered.
+	Turn = inbound.Turn
+	// Message is content to be sent.
+	Message = chat.Message
+	// Handler answers turns.
+	Handler = inbound.Handler
+	// HandlerFunc lets a function be a handler.
+	HandlerFunc = inbound.HandlerFunc
+)
+
 // Option changes how a gateway is built.
 type Option func(*options)
 
@@ -33,7 +45,7 @@ func WithLogger(log *slog.Logger) Option {
 
 // WithHandler gives the bots whose configuration names this handler a handler
 // written in Go, in place of the one that stands under handlers:.
-func WithHandler(name string, h inbound.Handler) Option {
+func WithHandler(name string, h Handler) Option {
 	return func(o *options) { o.handlers[name] = h }
 }
 

@@ -36,6 +36,7 @@ var levels = map[string]int{
 	"store/storetest":         3,
 	"":                        4,
 	"cmd/gateway":             5,
+	"examples/greeter":        5,
 }
 
 // sideways are the imports within a level that are meant to be.
