@@ -203,7 +203,7 @@ func TestSend_withoutAServerIsSentAfterTheNextStart(t *testing.T) {
 
 // crashRounds is how often the gateway is killed; GATEWAY_CRASH_ROUNDS asks
 // for more.
-func crashRounds(t *testing.T) int {
+func crashRounds() int {
 	if n, err := strconv.Atoi(os.Getenv("GATEWAY_CRASH_ROUNDS")); err == nil {
 		return n
 	}
@@ -222,7 +222,7 @@ func TestCrash(t *testing.T) {
 	dir := t.TempDir()
 	config := writeConfig(t, configText(dir, sim.URL, "")+"    limits: {messages_per_second: 2000, burst_size: 200, per_channel_delay: 0}\n")
 	c := &crashTest{t: t, sim: sim, dir: dir, config: config, ids: map[string]string{}}
-	rounds := crashRounds(t)
+	rounds := crashRounds()
 	for round := range rounds {
 		c.round(round)
 	}
@@ -282,7 +282,11 @@ func (c *crashTest) inject(text string, chat int) {
 
 // send posts one message and remembers it if it was accepted.
 func (c *crashTest) send(ctx context.Context, client *http.Client, text string, chat int) {
-	body, _ := json.Marshal(api.NewMessage{Target: fmt.Sprintf("support:%d", 100+chat), Text: text})
+	body, err := json.Marshal(api.NewMessage{Target: fmt.Sprintf("support:%d", 100+chat), Text: text})
+	if err != nil {
+		c.t.Error(err)
+		return
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://gateway/api/messages", bytes.NewReader(body))
 	if err != nil {
 		c.t.Error(err)

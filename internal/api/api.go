@@ -81,9 +81,10 @@ func Public(o Options) http.Handler {
 // recovered answers a panic with 500 instead of a cut connection.
 func (s *server) recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := r.Context()
 		defer func() {
 			if v := recover(); v != nil {
-				s.Log.ErrorContext(r.Context(), "request panicked", "err", v)
+				s.Log.ErrorContext(ctx, "request panicked", "err", v)
 				problem(w, http.StatusInternalServerError, "internal", "the request could not be carried out")
 			}
 		}()

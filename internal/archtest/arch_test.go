@@ -1,10 +1,11 @@
-package archtest
+package archtest_test
 
 import (
 	"encoding/json"
 	"errors"
 	"io"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -94,10 +95,10 @@ func TestImports_goDown(t *testing.T) {
 				continue
 			}
 			imported := short(path)
-			if levels[imported] >= level && !contains(sideways[name], imported) {
+			if levels[imported] >= level && !slices.Contains(sideways[name], imported) {
 				t.Errorf("%s (level %d) imports %s (level %d): imports go down", name, level, imported, levels[imported])
 			}
-			if contains(testOnly, imported) && !contains(testOnly, name) {
+			if slices.Contains(testOnly, imported) && !slices.Contains(testOnly, name) {
 				t.Errorf("%s imports %s, which is for tests", name, imported)
 			}
 		}
@@ -128,20 +129,11 @@ func TestPlatforms_stayAmongThemselves(t *testing.T) {
 	for name := range all {
 		if strings.HasPrefix(name, "adapters/") && name != "adapters/adaptertest" || strings.HasPrefix(name, "store/") {
 			for other, p := range all {
-				imports := contains(p.Imports, module+"/"+name)
-				if imports && other != "" && !contains(testOnly, other) {
+				imports := slices.Contains(p.Imports, module+"/"+name)
+				if imports && other != "" && !slices.Contains(testOnly, other) {
 					t.Errorf("%s imports %s: only the front door names platforms and databases", other, name)
 				}
 			}
 		}
 	}
-}
-
-func contains(list []string, s string) bool {
-	for _, v := range list {
-		if v == s {
-			return true
-		}
-	}
-	return false
 }
