@@ -70,7 +70,7 @@ func (g *Gateway) newBot(cfg *config.Bot, shared *limiters, o options) (*bot, er
 		return nil, err
 	}
 	name := chat.BotName(cfg.Name)
-	a, err := s.build(name, l, g.log.With("bot", cfg.Name))
+	a, err := s.build(name, l, g.log)
 	if err != nil {
 		return nil, err
 	}

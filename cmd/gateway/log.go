@@ -17,9 +17,17 @@ import (
 func newLogger(cfg config.Log, w io.Writer) *slog.Logger {
 	terminal := isTerminal(w)
 	if cfg.Format == "json" || cfg.Format == "auto" && !terminal {
-		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: cfg.Slog()}))
+		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: cfg.Slog(), ReplaceAttr: readable}))
 	}
 	return slog.New(tint.NewTextHandler(w, &tint.Options{Level: cfg.Slog(), TimeFormat: time.TimeOnly, NoColor: !terminal}))
+}
+
+// readable writes durations as people do; JSON would count nanoseconds.
+func readable(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
 }
 
 func isTerminal(w any) bool {
