@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -111,7 +112,7 @@ func rootCommand() *cobra.Command {
 		Short:         "Chat bots whose messages are not lost, not doubled and not too many",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
+		Args:          knownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
@@ -121,11 +122,24 @@ func rootCommand() *cobra.Command {
 	for _, flag := range processFlags() {
 		f.String(flag.name, "", flag.usage)
 	}
+	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(serveCommand(s), checkCommand(s), sendCommand(s), configCommand(s), versionCommand())
 	for _, c := range root.Commands() {
 		usageArgs(c)
 	}
 	return root
+}
+
+// knownCommand refuses a word that is no command, and names the nearest one.
+func knownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("unknown command %q", args[0])
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		text += "; did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return usageError{errors.New(text + "\nRun gateway --help for the commands.")}
 }
 
 // usageArgs makes wrong arguments a usage error, for the command and those

@@ -76,6 +76,9 @@ func send(ctx context.Context, cfg *gateway.Config, m api.NewMessage) (a api.Acc
 		return a, true, err
 	}
 	a, err = gateway.Enqueue(ctx, cfg, m)
+	if api.IsMistake(err) {
+		err = usageError{err}
+	}
 	return a, false, err
 }
 

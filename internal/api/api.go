@@ -134,37 +134,54 @@ type requestError struct {
 // Error is what the client reads.
 func (e *requestError) Error() string { return e.detail }
 
-// fail turns an error into an answer. The client never sees an internal text.
-func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
+// answer gives an error its HTTP status, the code that programs test, and the
+// text for the client, who never sees an internal one.
+func answer(err error) (status int, code, detail string) {
 	wrong, isRequest := errors.AsType[*requestError](err)
 	dead, isDead := errors.AsType[*delivery.DeadTargetError](err)
 	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
 	switch {
 	case tooLarge:
-		problem(w, http.StatusRequestEntityTooLarge, "too_large", "the body is larger than 1 MiB")
+		return http.StatusRequestEntityTooLarge, "too_large", "the body is larger than 1 MiB"
 	case isRequest:
-		problem(w, http.StatusUnprocessableEntity, wrong.code, wrong.detail)
+		return http.StatusUnprocessableEntity, wrong.code, wrong.detail
 	case errors.Is(err, chat.ErrBadTarget):
-		problem(w, http.StatusUnprocessableEntity, "bad_target", err.Error())
+		return http.StatusUnprocessableEntity, "bad_target", err.Error()
 	case isDead:
-		problem(w, http.StatusConflict, "dead_target", dead.Error())
+		return http.StatusConflict, "dead_target", dead.Error()
 	case errors.Is(err, delivery.ErrUnknownBot):
-		problem(w, http.StatusUnprocessableEntity, "unknown_bot", "the target names no bot of this gateway")
+		return http.StatusUnprocessableEntity, "unknown_bot", "the target names no bot of this gateway"
 	case errors.Is(err, delivery.ErrEmpty):
-		problem(w, http.StatusUnprocessableEntity, "empty_text", "the text is empty")
+		return http.StatusUnprocessableEntity, "empty_text", "the text is empty"
 	case errors.Is(err, outbox.ErrKeyReused):
-		problem(w, http.StatusUnprocessableEntity, "idempotency_key_reused", "this idempotency key belongs to another message")
+		return http.StatusUnprocessableEntity, "idempotency_key_reused", "this idempotency key belongs to another message"
 	case errors.Is(err, outbox.ErrFull):
-		problem(w, http.StatusInsufficientStorage, "outbox_full", "the outbox holds as many messages as it may; try again when some have left")
+		return http.StatusInsufficientStorage, "outbox_full", "the outbox holds as many messages as it may; try again when some have left"
 	case errors.Is(err, outbox.ErrNoSpace):
-		problem(w, http.StatusInsufficientStorage, "no_space", "the disk is full; nothing was stored")
+		return http.StatusInsufficientStorage, "no_space", "the disk is full; nothing was stored"
 	case errors.Is(err, ErrDraining):
-		w.Header().Set("Retry-After", "5")
-		problem(w, http.StatusServiceUnavailable, "draining", "the gateway is stopping")
-	default:
-		s.Log.ErrorContext(r.Context(), "request failed", "err", err)
-		problem(w, http.StatusInternalServerError, "internal", "the request could not be carried out")
+		return http.StatusServiceUnavailable, "draining", "the gateway is stopping"
 	}
+	return http.StatusInternalServerError, "internal", "the request could not be carried out"
+}
+
+// IsMistake reports whether an error of a request is the mistake of the one who
+// made it, so that the same request can never succeed.
+func IsMistake(err error) bool {
+	status, _, _ := answer(err)
+	return status == http.StatusUnprocessableEntity
+}
+
+// fail tells the client of an error, and the log of one that is not his.
+func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	status, code, detail := answer(err)
+	switch status {
+	case http.StatusInternalServerError:
+		s.Log.ErrorContext(r.Context(), "request failed", "err", err)
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "5")
+	}
+	problem(w, status, code, detail)
 }
 
 // ErrDraining refuses new messages while the gateway stops.
