@@ -66,7 +66,7 @@ type Outbox interface {
 
 // Batch is a set of changes for one bot that become durable together.
 type Batch struct {
-	Owner   Owner // zero in a process that only enqueues: then only New may be set
+	Owner   Owner // zero in a process that only enqueues: then only New and Turns may be set
 	At      time.Time
 	New     []Entry // ID is given by the store; State is Queued or Sending
 	Sending []ID    // the call is about to be made
@@ -140,7 +140,8 @@ type DeadTarget struct {
 	ProbeAt time.Time // from when on the next real message is let through
 }
 
-// Burial turns every pending entry of a chat into a dead letter.
+// Burial turns every pending entry of a chat into a dead letter, except those
+// that are being sent: their calls may still succeed, and are settled.
 type Burial struct {
 	Chat   chat.ChatID
 	UpTo   ID // later entries are spared

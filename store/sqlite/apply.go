@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/chatgateway/gateway/chat"
 	"github.com/chatgateway/gateway/limiter"
@@ -21,7 +20,7 @@ var _ outbox.Outbox = (*Store)(nil)
 func (s *Store) Acquire(ctx context.Context, bot chat.BotName) (outbox.Owner, error) {
 	o := outbox.Owner{Bot: bot}
 	err := s.w.do(ctx, s, func(ctx context.Context) error {
-		return s.stmt.acquire.QueryRowContext(ctx, string(bot), micros(time.Now())).Scan(&o.Epoch)
+		return s.stmt.acquire.QueryRowContext(ctx, string(bot), micros(now())).Scan(&o.Epoch)
 	})
 	if err != nil {
 		return outbox.Owner{}, fmt.Errorf("acquire %s: %w", bot, err)
@@ -32,7 +31,7 @@ func (s *Store) Acquire(ctx context.Context, bot chat.BotName) (outbox.Owner, er
 // Apply commits b together with the batches of whoever calls at that moment.
 func (s *Store) Apply(ctx context.Context, b outbox.Batch) (outbox.Applied, error) {
 	if b.At.IsZero() {
-		b.At = time.Now()
+		b.At = now()
 	}
 	rows, err := newRows(b)
 	if err != nil {
@@ -49,20 +48,43 @@ func (s *Store) Apply(ctx context.Context, b outbox.Batch) (outbox.Applied, erro
 	return applied, nil
 }
 
-// newRows encodes the bodies before the transaction, where nobody waits.
-func newRows(b outbox.Batch) ([]string, error) {
-	rows := make([]string, len(b.New))
+// newRow is what is known of a new entry before the transaction.
+type newRow struct {
+	parts string // JSON
+	first int    // the first entry of the batch with the same key: itself, as a rule
+}
+
+// newRows encodes the bodies before the transaction, where nobody waits, and
+// finds keys that the batch itself holds twice.
+func newRows(b outbox.Batch) ([]newRow, error) {
+	if b.Owner == (outbox.Owner{}) && (len(b.Sending) > 0 || len(b.Settled) > 0 || len(b.Dead) > 0 ||
+		len(b.Revived) > 0 || len(b.Buried) > 0 || len(b.Moves) > 0 || len(b.Anchors) > 0) {
+		return nil, fmt.Errorf("only an owner may change more than new entries and turns: %w", outbox.ErrNotOwner)
+	}
+	rows := make([]newRow, len(b.New))
+	keys := map[string]int{}
 	for i, e := range b.New {
 		parts, err := json.Marshal(e.Parts)
 		if err != nil {
 			return nil, fmt.Errorf("encode parts: %w", err)
 		}
-		rows[i] = string(parts)
+		rows[i] = newRow{parts: string(parts), first: i}
+		if e.Key == "" {
+			continue
+		}
+		if first, twice := keys[e.Key]; twice {
+			if !bytes.Equal(b.New[first].Fingerprint, e.Fingerprint) {
+				return nil, outbox.ErrKeyReused
+			}
+			rows[i].first = first
+			continue
+		}
+		keys[e.Key] = i
 	}
 	return rows, nil
 }
 
-func (s *Store) apply(ctx context.Context, b outbox.Batch, rows []string, stored []outbox.Stored) error {
+func (s *Store) apply(ctx context.Context, b outbox.Batch, rows []newRow, stored []outbox.Stored) error {
 	if err := s.fence(ctx, b); err != nil {
 		return err
 	}
@@ -73,12 +95,12 @@ func (s *Store) apply(ctx context.Context, b outbox.Batch, rows []string, stored
 		return err
 	}
 	for _, id := range b.Sending {
-		if _, err := s.stmt.markSending.ExecContext(ctx, int64(id)); err != nil {
+		if _, err := s.stmt.markSending.ExecContext(ctx, int64(id), string(b.Owner.Bot)); err != nil {
 			return fmt.Errorf("mark sending: %w", err)
 		}
 	}
 	for _, set := range b.Settled {
-		if err := s.settle(ctx, b.At, set); err != nil {
+		if err := s.settle(ctx, b, set); err != nil {
 			return err
 		}
 	}
@@ -104,7 +126,7 @@ func (s *Store) fence(ctx context.Context, b outbox.Batch) error {
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("read epoch: %w", err)
 	}
-	if epoch != b.Owner.Epoch {
+	if epoch == 0 || epoch != b.Owner.Epoch {
 		return fmt.Errorf("%s: epoch %d, now %d: %w", b.Owner.Bot, b.Owner.Epoch, epoch, outbox.ErrNotOwner)
 	}
 	return nil
@@ -134,15 +156,18 @@ func (s *Store) knownKeys(ctx context.Context, b outbox.Batch, stored []outbox.S
 	return nil
 }
 
-func (s *Store) insertEntries(ctx context.Context, b outbox.Batch, rows []string, stored []outbox.Stored) error {
+func (s *Store) insertEntries(ctx context.Context, b outbox.Batch, rows []newRow, stored []outbox.Stored) error {
 	for i, e := range b.New {
+		if first := rows[i].first; first != i {
+			stored[i] = outbox.Stored{ID: stored[first].ID, Duplicate: true}
+		}
 		if stored[i].Duplicate {
 			continue
 		}
 		key := sql.NullString{String: e.Key, Valid: e.Key != ""}
 		res, err := s.stmt.insertEntry.ExecContext(ctx,
 			string(e.Target.Bot), string(e.Target.Chat), string(e.Target.Thread), int(e.State), int(e.Priority),
-			key, e.Fingerprint, micros(e.NotBefore), micros(e.ExpiresAt), micros(b.At), rows[i])
+			key, e.Fingerprint, micros(e.NotBefore), micros(e.ExpiresAt), micros(b.At), rows[i].parts)
 		if err != nil {
 			return fmt.Errorf("insert entry: %w", err)
 		}
@@ -155,7 +180,7 @@ func (s *Store) insertEntries(ctx context.Context, b outbox.Batch, rows []string
 	return nil
 }
 
-func (s *Store) settle(ctx context.Context, at time.Time, set outbox.Settlement) error {
+func (s *Store) settle(ctx context.Context, b outbox.Batch, set outbox.Settlement) error {
 	var receipt, line string
 	if set.Delivered {
 		receipt = jsonLine(set.Receipt)
@@ -165,10 +190,10 @@ func (s *Store) settle(ctx context.Context, at time.Time, set outbox.Settlement)
 	}
 	var ended int64
 	if !set.State.Pending() {
-		ended = micros(at)
+		ended = micros(b.At)
 	}
 	_, err := s.stmt.settle.ExecContext(ctx, int(set.State), micros(set.Due), set.Attempts, set.Uncertain,
-		set.Degraded, set.MayBeDuplicate, ended, set.Reason, receipt, line, int64(set.ID))
+		set.Degraded, set.MayBeDuplicate, ended, set.Reason, receipt, line, int64(set.ID), string(b.Owner.Bot))
 	if err != nil {
 		return fmt.Errorf("settle entry %d: %w", set.ID, err)
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/chatgateway/gateway/chat"
 	"github.com/chatgateway/gateway/inbound"
@@ -33,10 +32,10 @@ func (s *Store) Accept(ctx context.Context, intakes ...inbound.Intake) ([]inboun
 	}
 	accepted := make([]inbound.Accepted, len(intakes))
 	err := s.w.do(ctx, s, func(ctx context.Context) error {
-		now := micros(time.Now())
+		at := micros(now())
 		for i, in := range intakes {
 			var err error
-			if accepted[i], err = s.insertEvent(ctx, in, bodies[i], now); err != nil {
+			if accepted[i], err = s.insertEvent(ctx, in, bodies[i], at); err != nil {
 				return err
 			}
 		}
@@ -48,13 +47,13 @@ func (s *Store) Accept(ctx context.Context, intakes ...inbound.Intake) ([]inboun
 	return accepted, nil
 }
 
-func (s *Store) insertEvent(ctx context.Context, in inbound.Intake, body string, now int64) (inbound.Accepted, error) {
+func (s *Store) insertEvent(ctx context.Context, in inbound.Intake, body string, at int64) (inbound.Accepted, error) {
 	state, ended := eventAccepted, int64(0)
 	if in.Ended {
-		state, ended = 10+int(outbox.TurnDone), now
+		state, ended = 10+int(outbox.TurnDone), at
 	}
 	bot, id := string(in.Event.Source.Bot), in.Event.ID
-	res, err := s.stmt.insertEvent.ExecContext(ctx, bot, id, state, now, ended, body)
+	res, err := s.stmt.insertEvent.ExecContext(ctx, bot, id, state, at, ended, body)
 	if err != nil {
 		return inbound.Accepted{}, fmt.Errorf("insert event: %w", err)
 	}

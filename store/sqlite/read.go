@@ -1,11 +1,13 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/chatgateway/gateway/chat"
@@ -22,7 +24,7 @@ func (s *Store) Read(ctx context.Context, ids ...outbox.ID) ([]outbox.Entry, err
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read entry %d: %w", id, err)
+			return nil, fmt.Errorf("control store %s: read entry %d: %w", s.path, id, explain(err))
 		}
 		entries = append(entries, e)
 	}
@@ -84,7 +86,7 @@ func (s *Store) Load(ctx context.Context, o outbox.Owner) (outbox.Backlog, error
 func (s *Store) rows(ctx context.Context, scan func(*sql.Rows) error, query string, args ...any) error {
 	rows, err := s.read.QueryContext(ctx, query, args...)
 	if err != nil {
-		return err
+		return fmt.Errorf("control store %s: %w", s.path, explain(err))
 	}
 	defer rows.Close()
 	for rows.Next() {
@@ -92,7 +94,10 @@ func (s *Store) rows(ctx context.Context, scan func(*sql.Rows) error, query stri
 			return err
 		}
 	}
-	return rows.Err()
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("control store %s: %w", s.path, explain(err))
+	}
+	return nil
 }
 
 func (s *Store) loadHeads(ctx context.Context, bot chat.BotName, notes callNotes) ([]outbox.Head, error) {
@@ -108,7 +113,8 @@ func (s *Store) loadHeads(ctx context.Context, bot chat.BotName, notes callNotes
 		return err
 	}, `SELECT id, chat, thread, state, priority, not_before, expires_at, due, may_be_duplicate,
 		CASE state WHEN 2 THEN length(log) - length(replace(log, char(10), '')) ELSE 0 END
-		FROM entries WHERE bot = ? AND state <= 3 ORDER BY id`, string(bot))
+		FROM entries WHERE bot = ? AND state <= 3`, string(bot))
+	slices.SortFunc(heads, func(a, b outbox.Head) int { return cmp.Compare(a.ID, b.ID) }) // the index has them by chat
 	return heads, err
 }
 

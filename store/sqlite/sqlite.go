@@ -121,6 +121,7 @@ func dsn(path, more string) string {
 		"&_pragma=journal_mode(WAL)" +
 		"&_pragma=synchronous(FULL)" + // a commit that returned survives a power cut
 		"&_pragma=foreign_keys(1)" +
+		"&_pragma=temp_store(MEMORY)" + // a full folder for temporary files stops nothing
 		"&_pragma=cache_size(-2000)" + // 2 MB a connection keeps an idle gateway small
 		"&_pragma=journal_size_limit(67108864)" + // the WAL is cut back to 64 MiB
 		"&" + more
@@ -140,8 +141,13 @@ func (s *Store) Close() error {
 	return errors.Join(errs...)
 }
 
-// Ping reports whether the store can be written to.
+// Ping reports whether the store can be written to. As long as commits succeed
+// it only takes the lock; after one that failed, a page must reach the disk
+// before the store counts as writable again.
 func (s *Store) Ping(ctx context.Context) error {
+	if s.w.failing.Load() {
+		return s.exec(ctx, `PRAGMA user_version = 1`) // nothing reads it
+	}
 	return s.exec(ctx, `UPDATE bots SET epoch = epoch WHERE name = ''`)
 }
 
@@ -204,19 +210,31 @@ func check(ctx context.Context, db *sql.DB, path string) error {
 	return nil
 }
 
-// explain gives the errors that a caller acts on their names.
+// explain gives the errors that a caller or an operator acts on their names.
 func explain(err error) error {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok {
 		return err
+	}
+	if e.Code() == sqlite3.SQLITE_IOERR_SHMSIZE { // the index of the WAL could not grow
+		return fmt.Errorf("%w: %w", outbox.ErrNoSpace, err)
 	}
 	switch e.Code() & 0xff {
 	case sqlite3.SQLITE_FULL:
 		return fmt.Errorf("%w: %w", outbox.ErrNoSpace, err)
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return fmt.Errorf("the database is damaged; nothing was changed: restore a backup, or recover it with the sqlite3 tool's .recover: %w", err)
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+		return fmt.Errorf("another program holds the database's lock: %w", err)
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:
+		return fmt.Errorf("the database and its folder must be readable and writable: %w", err)
 	}
 	return err
+}
+
+// now stamps rows whose caller gives no time.
+func now() time.Time {
+	return time.Now() //nolint:forbidigo // Acquire and Accept have no time of their own, and nothing is computed from it
 }
 
 func micros(t time.Time) int64 {

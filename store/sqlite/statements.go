@@ -37,12 +37,12 @@ func (st *statements) prepare(ctx context.Context, conn *sql.Conn) error {
 			(bot, chat, thread, state, priority, idem_key, fingerprint, not_before, expires_at, created_at, parts)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`},
 		{&st.entryByKey, `SELECT id, fingerprint FROM entries WHERE idem_key = ?`},
-		{&st.markSending, `UPDATE entries SET state = 2 WHERE id = ? AND state <= 3`},
+		{&st.markSending, `UPDATE entries SET state = 2 WHERE id = ? AND bot = ? AND state <= 3`},
 		{&st.settle, `UPDATE entries SET state = ?, due = ?, attempts = ?, uncertain = ?, degraded = ?,
 			may_be_duplicate = ?, ended_at = ?, reason = ?, receipts = receipts || ?, log = log || ?
-			WHERE id = ? AND state <= 3`},
+			WHERE id = ? AND bot = ? AND state <= 3`},
 		{&st.bury, `UPDATE entries SET state = 5, ended_at = ?, reason = ?
-			WHERE bot = ? AND state <= 3 AND chat = ? AND id <= ?`},
+			WHERE bot = ? AND state <= 3 AND state <> 2 AND chat = ? AND id <= ?`},
 		{&st.moveEntries, `UPDATE entries SET chat = ? WHERE bot = ? AND state <= 3 AND chat = ?`},
 		{&st.addMove, `INSERT INTO moved_chats (bot, from_chat, to_chat, at) VALUES (?, ?, ?, ?)
 			ON CONFLICT DO UPDATE SET to_chat = excluded.to_chat, at = excluded.at`},
@@ -68,7 +68,7 @@ func (st *statements) prepare(ctx context.Context, conn *sql.Conn) error {
 			ON CONFLICT DO NOTHING`},
 		{&st.eventByPlatformsID, `SELECT id FROM events WHERE bot = ? AND event_id = ?`},
 	} {
-		stmt, err := conn.PrepareContext(ctx, p.query)
+		stmt, err := conn.PrepareContext(ctx, p.query) //nolint:sqlclosecheck // closed with the others, by close
 		if err != nil {
 			return errors.Join(fmt.Errorf("prepare %.40q: %w", p.query, err), st.close())
 		}

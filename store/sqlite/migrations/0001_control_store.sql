@@ -32,8 +32,9 @@ CREATE TABLE entries (
     parts            TEXT    NOT NULL             -- JSON
 ) STRICT;
 
--- States 1 to 3 are pending.
-CREATE INDEX entries_pending ON entries (bot, id) WHERE state <= 3;
+-- States 1 to 3 are pending. The chat comes before the id, so that giving up on
+-- one chat, or moving it, does not read the whole backlog.
+CREATE INDEX entries_pending ON entries (bot, chat, id) WHERE state <= 3;
 CREATE UNIQUE INDEX entries_key ON entries (idem_key) WHERE idem_key IS NOT NULL;
 
 CREATE TABLE dead_targets (
