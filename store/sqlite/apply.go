@@ -73,9 +73,6 @@ func newRows(b outbox.Batch) ([]newRow, error) {
 			continue
 		}
 		if first, twice := keys[e.Key]; twice {
-			if !bytes.Equal(b.New[first].Fingerprint, e.Fingerprint) {
-				return nil, outbox.ErrKeyReused
-			}
 			rows[i].first = first
 			continue
 		}
@@ -88,7 +85,7 @@ func (s *Store) apply(ctx context.Context, b outbox.Batch, rows []newRow, stored
 	if err := s.fence(ctx, b); err != nil {
 		return err
 	}
-	if err := s.knownKeys(ctx, b, stored); err != nil {
+	if err := s.knownKeys(ctx, b, rows, stored); err != nil {
 		return err
 	}
 	if err := s.insertEntries(ctx, b, rows, stored); err != nil {
@@ -134,9 +131,15 @@ func (s *Store) fence(ctx context.Context, b outbox.Batch) error {
 
 // knownKeys looks all keys up before anything is written, so that a reused key
 // leaves the transaction untouched.
-func (s *Store) knownKeys(ctx context.Context, b outbox.Batch, stored []outbox.Stored) error {
+func (s *Store) knownKeys(ctx context.Context, b outbox.Batch, rows []newRow, stored []outbox.Stored) error {
 	for i, e := range b.New {
 		if e.Key == "" {
+			continue
+		}
+		if first := rows[i].first; first != i {
+			if !bytes.Equal(b.New[first].Fingerprint, e.Fingerprint) {
+				return fmt.Errorf("two entries of one batch: %w", outbox.ErrKeyReused)
+			}
 			continue
 		}
 		var id int64
@@ -222,7 +225,7 @@ func (s *Store) applyTargets(ctx context.Context, b outbox.Batch) error {
 		if _, err := s.stmt.moveEntries.ExecContext(ctx, string(m.To), bot, string(m.From)); err != nil {
 			return fmt.Errorf("move entries: %w", err)
 		}
-		if _, err := s.stmt.addMove.ExecContext(ctx, bot, string(m.From), string(m.To), micros(b.At)); err != nil {
+		if _, err := s.stmt.addMove.ExecContext(ctx, bot, string(m.From), string(m.To)); err != nil {
 			return fmt.Errorf("remember move: %w", err)
 		}
 	}

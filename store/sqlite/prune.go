@@ -115,8 +115,7 @@ func (s *Store) pruneCapped(ctx context.Context, targets, anchors int64) error {
 		{`DELETE FROM rate_limit_channel WHERE at < ?`, anchors}, // no wait is longer than seven days
 		{`DELETE FROM rate_limit_channel WHERE (scope, channel, method) IN
 			(SELECT scope, channel, method FROM rate_limit_channel ORDER BY at DESC LIMIT -1 OFFSET ?)`, channelCap},
-		{`DELETE FROM moved_chats WHERE (bot, from_chat) IN
-			(SELECT bot, from_chat FROM moved_chats ORDER BY at DESC LIMIT -1 OFFSET ?)`, moveCap},
+		{`DELETE FROM moved_chats WHERE id IN (SELECT id FROM moved_chats ORDER BY id DESC LIMIT -1 OFFSET ?)`, moveCap},
 	} {
 		if err := s.exec(ctx, q.query, q.arg); err != nil {
 			return fmt.Errorf("prune: %w", err)

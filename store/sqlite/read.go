@@ -31,8 +31,9 @@ func (s *Store) Read(ctx context.Context, ids ...outbox.ID) ([]outbox.Entry, err
 	return entries, nil
 }
 
-const entryColumns = `id, bot, chat, thread, state, priority, coalesce(idem_key, ''), fingerprint, not_before,
-	expires_at, due, attempts, uncertain, degraded, may_be_duplicate, created_at, ended_at, reason, receipts, log, parts`
+const selectEntry = `SELECT id, bot, chat, thread, state, priority, coalesce(idem_key, ''), fingerprint, not_before,
+	expires_at, due, attempts, uncertain, degraded, may_be_duplicate, created_at, ended_at, reason, receipts, log, parts
+	FROM entries WHERE id = ?`
 
 func (s *Store) readEntry(ctx context.Context, id outbox.ID) (outbox.Entry, error) {
 	var (
@@ -40,7 +41,7 @@ func (s *Store) readEntry(ctx context.Context, id outbox.ID) (outbox.Entry, erro
 		notBefore, expires, due, created, ended     int64
 		receipts, log, parts, bot, chatID, threadID string
 	)
-	err := s.read.QueryRowContext(ctx, `SELECT `+entryColumns+` FROM entries WHERE id = ?`, int64(id)).Scan(
+	err := s.readByID.QueryRowContext(ctx, int64(id)).Scan(
 		&e.ID, &bot, &chatID, &threadID, &e.State, &e.Priority, &e.Key, &e.Fingerprint, &notBefore,
 		&expires, &due, &e.Attempts, &e.Uncertain, &e.Degraded, &e.MayBeDuplicate, &created, &ended,
 		&e.Reason, &receipts, &log, &parts)
@@ -138,7 +139,7 @@ func (s *Store) loadMoves(ctx context.Context, bot chat.BotName) ([]outbox.Move,
 		err := r.Scan((*string)(&m.From), (*string)(&m.To))
 		moves = append(moves, m)
 		return err
-	}, `SELECT from_chat, to_chat FROM moved_chats WHERE bot = ? ORDER BY at`, string(bot))
+	}, `SELECT from_chat, to_chat FROM moved_chats WHERE bot = ? ORDER BY id`, string(bot))
 	return moves, err
 }
 

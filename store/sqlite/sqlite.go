@@ -48,6 +48,8 @@ type Store struct {
 	w     writer
 	stmt  statements
 	calls callLog
+
+	readByID *sql.Stmt // on the reading connections
 }
 
 // Open opens the file at path, makes it and its folder (0700) if they are
@@ -107,6 +109,9 @@ func (s *Store) open(ctx context.Context) error {
 	}
 	s.read.SetMaxOpenConns(2)
 	s.read.SetConnMaxIdleTime(time.Minute)
+	if s.readByID, err = s.read.PrepareContext(ctx, selectEntry); err != nil {
+		return err
+	}
 	if s.conn, err = s.db.Conn(ctx); err != nil {
 		return err
 	}
@@ -132,6 +137,9 @@ func (s *Store) Close() error {
 	errs := []error{s.calls.close()}
 	if s.conn != nil {
 		errs = append(errs, s.stmt.close(), s.conn.Close())
+	}
+	if s.readByID != nil {
+		errs = append(errs, s.readByID.Close())
 	}
 	for _, db := range []*sql.DB{s.read, s.db} {
 		if db != nil {

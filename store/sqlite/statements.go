@@ -44,8 +44,7 @@ func (st *statements) prepare(ctx context.Context, conn *sql.Conn) error {
 		{&st.bury, `UPDATE entries SET state = 5, ended_at = ?, reason = ?
 			WHERE bot = ? AND state <= 3 AND state <> 2 AND chat = ? AND id <= ?`},
 		{&st.moveEntries, `UPDATE entries SET chat = ? WHERE bot = ? AND state <= 3 AND chat = ?`},
-		{&st.addMove, `INSERT INTO moved_chats (bot, from_chat, to_chat, at) VALUES (?, ?, ?, ?)
-			ON CONFLICT DO UPDATE SET to_chat = excluded.to_chat, at = excluded.at`},
+		{&st.addMove, `INSERT OR REPLACE INTO moved_chats (bot, from_chat, to_chat) VALUES (?, ?, ?)`},
 		{&st.markDead, `INSERT INTO dead_targets (bot, chat, reason, code, since, at, count, probe_at)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT DO UPDATE SET reason = excluded.reason, code = excluded.code, at = excluded.at,

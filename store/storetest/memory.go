@@ -209,24 +209,27 @@ func (m *Memory) applyTargets(b outbox.Batch) {
 		delete(m.dead, chatKey{bot, c})
 	}
 	for i := range m.entries {
-		e := &m.entries[i]
-		if e.Target.Bot != bot || !e.State.Pending() {
-			continue
-		}
-		for _, d := range b.Buried {
-			if e.Target.Chat == d.Chat && e.ID <= d.UpTo && e.State != outbox.Sending && e.State.Pending() {
-				e.State, e.EndedAt, e.Reason = outbox.Dead, b.At, d.Reason
-			}
-		}
-		for _, mv := range b.Moves {
-			if e.Target.Chat == mv.From && e.State.Pending() {
-				e.Target.Chat = mv.To
-			}
+		if e := &m.entries[i]; e.Target.Bot == bot {
+			retarget(e, b)
 		}
 	}
 	for _, mv := range b.Moves {
 		known := slices.DeleteFunc(m.moves[bot], func(old outbox.Move) bool { return old.From == mv.From })
 		m.moves[bot] = append(known, mv)
+	}
+}
+
+// retarget buries or moves a pending entry, as the batch says.
+func retarget(e *outbox.Entry, b outbox.Batch) {
+	for _, d := range b.Buried {
+		if e.Target.Chat == d.Chat && e.ID <= d.UpTo && (e.State == outbox.Queued || e.State == outbox.Waiting) {
+			e.State, e.EndedAt, e.Reason = outbox.Dead, b.At, d.Reason
+		}
+	}
+	for _, mv := range b.Moves {
+		if e.Target.Chat == mv.From && e.State.Pending() {
+			e.Target.Chat = mv.To
+		}
 	}
 }
 

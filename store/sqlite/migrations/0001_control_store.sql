@@ -50,12 +50,12 @@ CREATE TABLE dead_targets (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE moved_chats (
+    id        INTEGER PRIMARY KEY, -- their order, which a clock can't tell
     bot       TEXT    NOT NULL,
     from_chat TEXT    NOT NULL,
     to_chat   TEXT    NOT NULL,
-    at        INTEGER NOT NULL,
-    PRIMARY KEY (bot, from_chat)
-) STRICT, WITHOUT ROWID;
+    UNIQUE (bot, from_chat)
+) STRICT;
 
 CREATE TABLE rate_limit_state (
     scope         TEXT    PRIMARY KEY,

@@ -1,0 +1,181 @@
+package storetest
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/chatgateway/gateway/chat"
+	"github.com/chatgateway/gateway/limiter"
+	"github.com/chatgateway/gateway/outbox"
+)
+
+func loadCases() []testCase {
+	return []testCase{
+		{"a backlog holds the bot's pending entries in the order of their ids", heads},
+		{"a new store has an empty backlog", emptyBacklog},
+		{"dead targets are marked, marked again and revived", deadTargets},
+		{"a burial spares later entries, other chats, other bots and calls under way", burial},
+		{"a move takes the pending entries along and is remembered", moves},
+		{"moves come back in their order, whatever the clock said", moveOrder},
+		{"anchors are read back", anchors},
+		{"cleared anchors void the channels of their scope", clearedAnchors},
+	}
+}
+
+func emptyBacklog(s *suite) {
+	b := s.load(s.acquire(bot))
+	if len(b.Heads)+len(b.Dead)+len(b.Moves)+len(b.Anchors) > 0 {
+		s.Errorf("a new store's backlog is %+v", b)
+	}
+}
+
+func heads(s *suite) {
+	o := s.acquire(bot)
+	var entries []outbox.Entry
+	for i := range 30 {
+		e := text(chat.ChatID(rune('z'-i%7)), "x")
+		e.Priority = outbox.Priority(i%3 + 1)
+		e.Target.Thread = chat.ThreadID([]string{"", "t"}[i%2])
+		entries = append(entries, e)
+	}
+	entries[3].NotBefore = start.Add(time.Hour)
+	entries[4].ExpiresAt = start.Add(2 * time.Hour)
+	entries[5].Target.Bot = "other"
+	ids := s.store(entries...)
+	waiting := outbox.Settlement{ID: ids[7], State: outbox.Waiting, Due: start.Add(time.Minute), MayBeDuplicate: true}
+	s.apply(outbox.Batch{Owner: o, Sending: ids[6:7], Settled: []outbox.Settlement{
+		waiting, sent(ids[0], "1"), {ID: ids[1], State: outbox.Dead}, {ID: ids[29], State: outbox.Cancelled},
+	}})
+	var want []outbox.Head
+	for i, e := range entries {
+		if i == 0 || i == 1 || i == 5 || i == 29 {
+			continue
+		}
+		want = append(want, outbox.Head{
+			ID: ids[i], Chat: e.Target.Chat, Thread: e.Target.Thread, State: outbox.Queued,
+			Priority: e.Priority, NotBefore: e.NotBefore, ExpiresAt: e.ExpiresAt,
+		})
+	}
+	want[6-3].State = outbox.Sending
+	want[7-3].State, want[7-3].Due, want[7-3].MayBeDuplicate = outbox.Waiting, waiting.Due, true
+	s.same("the heads", s.load(o).Heads, want)
+	s.same("the other bot's", s.pendingIDs(s.acquire("other")), ids[5:6])
+}
+
+func deadTargets(s *suite) {
+	o := s.acquire(bot)
+	first := outbox.DeadTarget{Chat: "1", Reason: "blocked", Code: "403", Since: start, At: start, Count: 1, ProbeAt: start.Add(time.Hour)}
+	other := outbox.DeadTarget{Chat: "2", Reason: "gone", Since: start, At: start.Add(time.Minute), Count: 1}
+	s.apply(outbox.Batch{Owner: o, Dead: []outbox.DeadTarget{first, other}})
+	s.same("the dead targets", s.load(o).Dead, []outbox.DeadTarget{first, other})
+
+	again := outbox.DeadTarget{Chat: "1", Reason: "deleted", Code: "400", Since: start.Add(time.Hour), At: start.Add(time.Hour), Count: 2, ProbeAt: start.Add(2 * time.Hour)}
+	s.apply(outbox.Batch{Owner: o, Dead: []outbox.DeadTarget{again}, Revived: []chat.ChatID{"2", "unknown"}})
+	again.Since = start // the first mark is kept
+	s.same("the dead targets", s.load(o).Dead, []outbox.DeadTarget{again})
+	if dead := s.load(s.acquire("other")).Dead; len(dead) > 0 {
+		s.Errorf("another bot's dead targets: %v", dead)
+	}
+}
+
+func burial(s *suite) {
+	o := s.acquire(bot)
+	thread, other := text("1", "thread"), text("1", "other bot")
+	thread.Target.Thread, other.Target.Bot = "t", "other"
+	ids := s.store(text("1", "queued"), thread, text("1", "waiting"), text("1", "sending"), text("11", "other chat"), other, text("1", "last"), text("1", "later"))
+	s.apply(outbox.Batch{Owner: o, Sending: ids[3:4], Settled: []outbox.Settlement{{ID: ids[2], State: outbox.Waiting, Attempts: 2, Due: start}}})
+	at := start.Add(time.Minute)
+	s.apply(outbox.Batch{Owner: o, At: at, Buried: []outbox.Burial{{Chat: "1", UpTo: ids[6], Reason: "dead target: blocked"}}})
+	for _, i := range []int{0, 1, 2, 6} {
+		if e := s.entry(ids[i]); e.State != outbox.Dead || e.Reason != "dead target: blocked" || !e.EndedAt.Equal(at) {
+			s.Errorf("entry %q is %v (%q, ended %v), want it buried", e.Parts[0].Text, e.State, e.Reason, e.EndedAt)
+		}
+	}
+	s.same("what is spared", s.pendingIDs(o), []outbox.ID{ids[3], ids[4], ids[7]})
+	s.same("the other bot's", s.pendingIDs(s.acquire("other")), []outbox.ID{ids[5]})
+	s.apply(outbox.Batch{Owner: o, Settled: []outbox.Settlement{sent(ids[3], "arrived")}})
+	if e := s.entry(ids[3]); e.State != outbox.Sent || len(e.Receipts) != 1 {
+		s.Errorf("the call under way ended as %v with receipts %v, want sent with one", e.State, e.Receipts)
+	}
+}
+
+func moves(s *suite) {
+	o := s.acquire(bot)
+	thread, other := text("1", "thread"), text("1", "other bot")
+	thread.Target.Thread, other.Target.Bot = "t", "other"
+	ids := s.store(text("1", "a"), thread, text("3", "c"), other, text("1", "ended"), text("2", "there already"))
+	s.apply(outbox.Batch{Owner: o, Settled: []outbox.Settlement{sent(ids[4], "1")}, Sending: ids[:1]})
+	s.apply(outbox.Batch{Owner: o, Moves: []outbox.Move{{From: "1", To: "2"}}})
+	for i, want := range []chat.Target{
+		{Bot: bot, Chat: "2"},
+		{Bot: bot, Chat: "2", Thread: "t"},
+		{Bot: bot, Chat: "3"},
+		{Bot: "other", Chat: "1"},
+		{Bot: bot, Chat: "1"},
+		{Bot: bot, Chat: "2"},
+	} {
+		if got := s.entry(ids[i]).Target; got != want {
+			s.Errorf("entry %d goes to %v, want %v", i, got, want)
+		}
+	}
+	b := s.load(o)
+	s.same("the moves", b.Moves, []outbox.Move{{From: "1", To: "2"}})
+	s.same("the heads", s.pendingIDs(o), []outbox.ID{ids[0], ids[1], ids[2], ids[5]})
+}
+
+func moveOrder(s *suite) {
+	o := s.acquire(bot)
+	s.apply(outbox.Batch{Owner: o, At: start, Moves: []outbox.Move{{From: "9", To: "5"}, {From: "5", To: "1"}}})
+	s.apply(outbox.Batch{Owner: o, At: start.Add(-time.Hour), Moves: []outbox.Move{{From: "3", To: "9"}}})
+	s.same("the moves", s.load(o).Moves, []outbox.Move{{From: "9", To: "5"}, {From: "5", To: "1"}, {From: "3", To: "9"}})
+	s.apply(outbox.Batch{Owner: o, Moves: []outbox.Move{{From: "9", To: "7"}}})
+	s.same("the moves", s.load(o).Moves, []outbox.Move{{From: "5", To: "1"}, {From: "3", To: "9"}, {From: "9", To: "7"}})
+}
+
+// sorted puts anchors into one order: a store gives them in any.
+func sorted(anchors []limiter.Anchors) []limiter.Anchors {
+	slices.SortFunc(anchors, func(a, b limiter.Anchors) int { return cmp.Compare(a.Scope, b.Scope) })
+	for _, a := range anchors {
+		slices.SortFunc(a.Channels, func(a, b limiter.ChannelAnchor) int {
+			return cmp.Or(cmp.Compare(a.Channel, b.Channel), cmp.Compare(a.Method, b.Method))
+		})
+	}
+	return anchors
+}
+
+func anchors(s *suite) {
+	o := s.acquire(bot)
+	a := limiter.Anchors{
+		Scope: "telegram:ab", At: start, Tokens: -0.25, Ceiling: 26.5, PenaltyUntil: start.Add(time.Minute), PenaltyFor: time.Hour, Clean: true,
+		Channels: []limiter.ChannelAnchor{
+			{Method: "send", PenaltyUntil: start.Add(time.Second), PenaltyFor: time.Second},
+			{Channel: "1", DelayUntil: start.Add(time.Second), RuleUntil: start.Add(2 * time.Second)},
+			{Channel: "1", Method: "edit", PenaltyUntil: start.Add(time.Minute), PenaltyFor: 90 * time.Second},
+			{Channel: "2", PenaltyUntil: start.Add(time.Minute), PenaltyFor: time.Minute},
+		},
+	}
+	other := limiter.Anchors{Scope: "other", At: start, Tokens: 3}
+	s.apply(outbox.Batch{Owner: o, Anchors: []limiter.Anchors{a, other}})
+	s.same("the anchors", sorted(s.load(o).Anchors), []limiter.Anchors{other, a})
+
+	next := limiter.Anchors{Scope: a.Scope, At: start.Add(time.Second), Tokens: 5, Channels: []limiter.ChannelAnchor{
+		{Channel: "1", DelayUntil: start.Add(3 * time.Second)}, {Channel: "3", RuleUntil: start.Add(4 * time.Second)},
+	}}
+	s.apply(outbox.Batch{Owner: o, Anchors: []limiter.Anchors{next}})
+	want := next
+	want.Channels = []limiter.ChannelAnchor{a.Channels[0], next.Channels[0], a.Channels[2], a.Channels[3], next.Channels[1]}
+	s.same("the anchors", sorted(s.load(o).Anchors), []limiter.Anchors{other, want})
+}
+
+func clearedAnchors(s *suite) {
+	o := s.acquire(bot)
+	channels := []limiter.ChannelAnchor{{Channel: "1", DelayUntil: start}, {Channel: "2", DelayUntil: start}}
+	a := limiter.Anchors{Scope: "a", At: start, Channels: channels}
+	b := limiter.Anchors{Scope: "b", At: start, Channels: channels}
+	s.apply(outbox.Batch{Owner: o, Anchors: []limiter.Anchors{a, b}})
+	cleared := limiter.Anchors{Scope: "a", At: start, Cleared: true, Channels: []limiter.ChannelAnchor{{Channel: "3", RuleUntil: start}}}
+	s.apply(outbox.Batch{Owner: o, Anchors: []limiter.Anchors{cleared}})
+	cleared.Cleared = false
+	s.same("the anchors", sorted(s.load(o).Anchors), []limiter.Anchors{cleared, b})
+}
