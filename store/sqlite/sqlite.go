@@ -39,6 +39,9 @@ var ErrNewerSchema = errors.New("the control store was written by a newer versio
 // start: about 100 ms of reading.
 const checkedSize = 32 << 20
 
+// busyTimeout is how long a lock of another process is waited for.
+const busyTimeout = 5 * time.Second
+
 // Store is an open control store. It is safe for concurrent use.
 type Store struct {
 	path  string
@@ -63,8 +66,12 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	if err := writable(path); err != nil {
 		return nil, fmt.Errorf("control store: %w", err)
 	}
+	return openWith(ctx, path, busyTimeout)
+}
+
+func openWith(ctx context.Context, path string, busy time.Duration) (*Store, error) {
 	s := &Store{path: path, calls: callLog{dir: filepath.Join(filepath.Dir(path), "calls")}}
-	if err := s.open(ctx); err != nil {
+	if err := s.open(ctx, busy); err != nil {
 		return nil, errors.Join(fmt.Errorf("control store %s: %w", path, explain(err)), s.Close())
 	}
 	return s, nil
@@ -75,7 +82,7 @@ func Open(ctx context.Context, path string) (*Store, error) {
 func writable(path string) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make the data folder: %w", err)
+		return fmt.Errorf("make the data folder %s: %w", dir, err)
 	}
 	probe, err := os.CreateTemp(dir, ".writable-*")
 	if err != nil {
@@ -92,9 +99,9 @@ func writable(path string) error {
 	return f.Close()
 }
 
-func (s *Store) open(ctx context.Context) error {
+func (s *Store) open(ctx context.Context, busy time.Duration) error {
 	var err error
-	if s.db, err = sql.Open("sqlite", dsn(s.path, "_txlock=immediate")); err != nil {
+	if s.db, err = sql.Open("sqlite", dsn(s.path, busy, "_txlock=immediate")); err != nil {
 		return err
 	}
 	s.db.SetMaxOpenConns(1)
@@ -104,7 +111,7 @@ func (s *Store) open(ctx context.Context) error {
 	if err := check(ctx, s.db, s.path); err != nil {
 		return err
 	}
-	if s.read, err = sql.Open("sqlite", dsn(s.path, "_pragma=query_only(1)")); err != nil {
+	if s.read, err = sql.Open("sqlite", dsn(s.path, busy, "_pragma=query_only(1)")); err != nil {
 		return err
 	}
 	s.read.SetMaxOpenConns(2)
@@ -120,9 +127,9 @@ func (s *Store) open(ctx context.Context) error {
 
 // dsn sets busy_timeout first, so that the pragmas after it wait for a lock
 // instead of failing.
-func dsn(path, more string) string {
+func dsn(path string, busy time.Duration, more string) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() +
-		"?_pragma=busy_timeout(5000)" +
+		fmt.Sprintf("?_pragma=busy_timeout(%d)", busy.Milliseconds()) +
 		"&_pragma=journal_mode(WAL)" +
 		"&_pragma=synchronous(FULL)" + // a commit that returned survives a power cut
 		"&_pragma=foreign_keys(1)" +
@@ -168,20 +175,31 @@ func migrate(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return fmt.Errorf("read the migrations: %w", err)
 	}
-	have, want, err := p.GetVersions(ctx)
+	have, want, err := versions(ctx, p)
+	for err == nil && have < want {
+		_, failed := p.Up(ctx)
+		if failed == nil {
+			return nil
+		}
+		before := have
+		have, want, err = versions(ctx, p)
+		if err == nil && have == before { // no other process that opens the file did it meanwhile
+			return fmt.Errorf("bring the schema up to date: %w", failed)
+		}
+	}
+	return err
+}
+
+// versions gives the schema's version and the one that this program wants.
+func versions(ctx context.Context, p *goose.Provider) (have, want int64, err error) {
+	have, want, err = p.GetVersions(ctx)
 	if err != nil {
-		return fmt.Errorf("read the schema's version: %w", err)
+		return 0, 0, fmt.Errorf("read the schema's version: %w", err)
 	}
 	if have > want {
-		return fmt.Errorf("%w (schema %d, this program knows %d)", ErrNewerSchema, have, want)
+		return 0, 0, fmt.Errorf("%w (schema %d, this program knows %d)", ErrNewerSchema, have, want)
 	}
-	if have == want {
-		return nil
-	}
-	if _, err := p.Up(ctx); err != nil {
-		return fmt.Errorf("bring the schema up to date: %w", err)
-	}
-	return nil
+	return have, want, nil
 }
 
 // MigrationSums gives the checksum of each migration by its file name. A
