@@ -48,7 +48,8 @@ func (s *Store) Prune(ctx context.Context, r Retention, now time.Time) error {
 }
 
 // aged names the rows of a table that are too old. Rows come in the order of
-// their ids and nearly of their age, so the look stops at the first young one.
+// their ids and nearly of their age (a clock can be stepped), so the look stops
+// where none of those read at once is old.
 type aged struct {
 	table, at string
 	before    int64
@@ -63,17 +64,16 @@ func (s *Store) pruneAged(ctx context.Context, old aged) error {
 	query := fmt.Sprintf(`SELECT id, %s, %s FROM %s WHERE id > ?%d AND id < (SELECT max(id) FROM %s) ORDER BY id LIMIT %d`,
 		old.at, old.gone, old.table, len(old.args)+1, old.table, look)
 	last := int64(0)
-	for young := false; !young; {
+	for more := true; more; {
 		var ids []int64
-		seen := 0
+		more = false
 		err := s.rows(ctx, func(r *sql.Rows) error {
 			var at int64
 			var gone bool
 			if err := r.Scan(&last, &at, &gone); err != nil {
 				return err
 			}
-			seen++
-			young = young || at >= old.before
+			more = more || at < old.before
 			if gone {
 				ids = append(ids, last)
 			}
@@ -82,7 +82,6 @@ func (s *Store) pruneAged(ctx context.Context, old aged) error {
 		if err != nil {
 			return err
 		}
-		young = young || seen < look
 		if err := s.deleteRows(ctx, old.table, ids); err != nil {
 			return err
 		}

@@ -19,6 +19,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -84,19 +85,24 @@ func writable(path string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make the data folder %s: %w", dir, err)
 	}
-	probe, err := os.CreateTemp(dir, ".writable-*")
-	if err != nil {
-		return fmt.Errorf("the data folder %s must be writable, for the database and the files beside it: %w", dir, errors.Unwrap(err))
-	}
-	err = errors.Join(probe.Close(), os.Remove(probe.Name()))
-	if err != nil {
-		return fmt.Errorf("the data folder %s: %w", dir, err)
+	if err := probe(dir, 0); err != nil {
+		return fmt.Errorf("the data folder %s must be writable, for the database and the files beside it: %w", dir, err)
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the operator's own path
 	if err != nil {
 		return fmt.Errorf("the database must be readable and writable: %w", err)
 	}
 	return f.Close()
+}
+
+// probe makes a file of that size in the folder, and removes it again.
+func probe(dir string, size int) error {
+	f, err := os.CreateTemp(dir, ".writable-*")
+	if err != nil {
+		return errors.Unwrap(err) // without a name that is gone
+	}
+	_, err = f.Write(make([]byte, size))
+	return errors.Join(err, f.Close(), os.Remove(f.Name()))
 }
 
 func (s *Store) open(ctx context.Context, busy time.Duration) error {
@@ -156,14 +162,24 @@ func (s *Store) Close() error {
 	return errors.Join(errs...)
 }
 
+// probeSize is what must have room beside the database after a failed commit:
+// one page would often find some in a WAL that takes no message any more.
+const probeSize = 256 << 10
+
 // Ping reports whether the store can be written to. As long as commits succeed
-// it only takes the lock; after one that failed, a page must reach the disk
-// before the store counts as writable again.
+// it only takes the lock; after one that failed, a page must reach the disk and
+// some space must be free before the store counts as writable again.
 func (s *Store) Ping(ctx context.Context) error {
-	if s.w.failing.Load() {
-		return s.exec(ctx, `PRAGMA user_version = 1`) // nothing reads it
+	if !s.w.failing.Load() {
+		return s.exec(ctx, `UPDATE bots SET epoch = epoch WHERE name = ''`)
 	}
-	return s.exec(ctx, `UPDATE bots SET epoch = epoch WHERE name = ''`)
+	if err := probe(filepath.Dir(s.path), probeSize); err != nil {
+		if errors.Is(err, syscall.ENOSPC) {
+			err = fmt.Errorf("%w: %w", outbox.ErrNoSpace, err)
+		}
+		return fmt.Errorf("control store %s: %w", s.path, err)
+	}
+	return s.exec(ctx, `PRAGMA user_version = 1`) // nothing reads it
 }
 
 func migrate(ctx context.Context, db *sql.DB) error {
