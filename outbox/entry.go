@@ -17,10 +17,10 @@ type ID int64
 // String writes the id as the API does.
 func (id ID) String() string { return strconv.FormatInt(int64(id), 10) }
 
-// ParseID reads what [ID.String] wrote.
+// ParseID reads what [ID.String] wrote, and no other spelling of it.
 func ParseID(s string) (ID, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n <= 0 {
+	if err != nil || n <= 0 || ID(n).String() != s {
 		return 0, fmt.Errorf("%q is no message id", s)
 	}
 	return ID(n), nil

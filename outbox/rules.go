@@ -81,7 +81,7 @@ func Backoff(n int, r float64) time.Duration {
 // TargetGone and Unauthorized. r is a random number in [0, 1).
 func (rules Rules) After(e Entry, fail *chat.SendError, now time.Time, r float64) Settlement {
 	s := Settlement{
-		ID: e.ID, State: Waiting, Due: now, Reason: fail.Error(),
+		ID: e.ID, State: Waiting, Due: now, Reason: clip(fail.Error()),
 		Attempts: e.Attempts, Uncertain: e.Uncertain, Degraded: e.Degraded, MayBeDuplicate: e.MayBeDuplicate,
 		Log: Attempt{
 			At: now, Part: len(e.Receipts), Kind: fail.Kind.String(), Code: fail.Code,
@@ -149,8 +149,12 @@ func detail(fail *chat.SendError) string {
 	if fail.Err == nil {
 		return ""
 	}
-	const longest = 300 // bytes of an error text kept in the time line
-	text := fail.Err.Error()
+	return clip(fail.Err.Error())
+}
+
+// clip bounds what is stored of an error's text, and makes it valid UTF-8.
+func clip(text string) string {
+	const longest = 300 // bytes
 	if len(text) > longest {
 		text = text[:longest]
 	}
