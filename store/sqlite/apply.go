@@ -62,14 +62,14 @@ func newRows(b outbox.Batch) ([]newRow, error) {
 		return nil, fmt.Errorf("only an owner may change more than new entries and turns: %w", outbox.ErrNotOwner)
 	}
 	rows := make([]newRow, len(b.New))
-	keys := map[string]int{}
+	keys := map[string]int{} // of a batch of several
 	for i, e := range b.New {
 		parts, err := json.Marshal(e.Parts)
 		if err != nil {
 			return nil, fmt.Errorf("encode parts: %w", err)
 		}
 		rows[i] = newRow{parts: string(parts), first: i}
-		if e.Key == "" {
+		if e.Key == "" || len(b.New) == 1 {
 			continue
 		}
 		if first, twice := keys[e.Key]; twice {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -74,7 +75,11 @@ func (w *writer) join(c *change) (turn bool) {
 	return c.turn
 }
 
+// take gives all that waits, after whoever is about to join has had the chance:
+// where a commit is too short, or the processors too few, for others to come
+// while it lasts, each would else get a commit of its own.
 func (w *writer) take() []*change {
+	runtime.Gosched()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	group := w.waiting

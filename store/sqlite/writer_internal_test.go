@@ -180,7 +180,7 @@ func TestStore_saysThatAnotherProcessHoldsTheLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gateway.db")
 	s := openShort(t, path)
 	release := lock(t, path)
-	const callers = 20
+	const callers = 64
 	start := time.Now()
 	var group sync.WaitGroup
 	for range callers {
