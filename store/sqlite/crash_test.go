@@ -70,6 +70,7 @@ func exitOn(err error) {
 }
 
 func TestStore_keepsWhatItAnsweredThroughKill(t *testing.T) {
+	t.Parallel()
 	path := newPath(t)
 	told := newStory()
 	rounds := 8

@@ -191,23 +191,29 @@ func TestOpen_namesMissingPermissions(t *testing.T) {
 	}{
 		{"the folder is read-only", 0o555, 0o666, "the data folder"},
 		{"the file is read-only", 0o777, 0o444, "the database must be readable and writable"},
-		{"the file belongs to somebody else", 0o777, 0o600, "the database must be readable and writable"},
-		{"the folder is closed", 0o700, 0o600, "the data folder"},
+		{"the file is closed", 0o777, 0o000, "the database must be readable and writable"},
+		{"the folder is closed", 0o000, 0o600, "the data folder"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			parent := t.TempDir()
 			dir := filepath.Join(parent, "data")
 			path := filepath.Join(dir, "gateway.db")
 			filled(t, path, 1)
-			for name, mode := range map[string]os.FileMode{filepath.Dir(parent): 0o755, parent: 0o755, path: c.file, dir: c.folder} {
+			chmod := func(name string, mode os.FileMode) {
 				if err := os.Chmod(name, mode); err != nil {
 					t.Fatal(err)
 				}
 			}
 			before := contents(t, path)
+			chmod(filepath.Dir(parent), 0o755)
+			chmod(parent, 0o755)
+			chmod(path, c.file)
+			chmod(dir, c.folder)
 			var s *sqlite.Store
 			var err error
 			asNobody(t, func() { s, err = sqlite.Open(t.Context(), path) })
+			chmod(dir, 0o700)
+			chmod(path, 0o600)
 			if err == nil {
 				s.Close()
 				t.Fatal("Open() = nil, want an error")

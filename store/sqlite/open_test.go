@@ -127,6 +127,7 @@ func TestOpen_takesAPathWithStrangeCharacters(t *testing.T) {
 }
 
 func TestOpen_atOneTimeByMany(t *testing.T) {
+	t.Parallel()
 	path := newPath(t)
 	var group sync.WaitGroup
 	for range 6 {

@@ -288,6 +288,7 @@ func TestStore_setsItsPragmasOnEveryConnection(t *testing.T) {
 // store leaves a reader open, so it grows for one query at most, and is used
 // anew, not lengthened, after that.
 func TestStore_usesTheWALAnewAfterALongReader(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "gateway.db")
 	s := openShort(t, path)
 	size := func() int64 {

@@ -22,7 +22,7 @@ import (
 
 const (
 	compareEvery = 5 // actions: comparing takes longer than they do
-	mostRuns     = 50
+	mostRuns     = 30
 	racedRuns    = 10 // under the race detector
 )
 
