@@ -48,9 +48,10 @@ type Outbox interface {
 
 	// Apply commits b as a whole; nil means that it is on disk. Concurrent
 	// callers share one commit. An entry whose key is known is not stored
-	// again; Applied says so. ErrNotOwner, ErrKeyReused and ErrNoSpace mean
-	// that nothing changed. A cancelled context does not undo a batch that
-	// waits for its commit.
+	// again, also if the batch itself holds the key twice; Applied says so.
+	// ErrNotOwner (also for a batch that needs an owner and names none),
+	// ErrKeyReused and ErrNoSpace mean that nothing changed. A cancelled
+	// context does not undo a batch that waits for its commit.
 	Apply(ctx context.Context, b Batch) (Applied, error)
 
 	// Note says that the call of an entry that was committed as Sending is made
