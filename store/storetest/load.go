@@ -14,6 +14,7 @@ func loadCases() []testCase {
 	return []testCase{
 		{"a backlog holds the bot's pending entries in the order of their ids", heads},
 		{"a new store has an empty backlog", emptyBacklog},
+		{"a note tells a call that may have been made from one that was not", notes},
 		{"dead targets are marked, marked again and revived", deadTargets},
 		{"a burial spares later entries, other chats, other bots and calls under way", burial},
 		{"a move takes the pending entries along and is remembered", moves},
@@ -57,10 +58,46 @@ func heads(s *suite) {
 			Priority: e.Priority, NotBefore: e.NotBefore, ExpiresAt: e.ExpiresAt,
 		})
 	}
-	want[6-3].State = outbox.Sending
+	want[6-3].State, want[6-3].Called = outbox.Sending, true // nothing is noted, so nobody knows
 	want[7-3].State, want[7-3].Due, want[7-3].MayBeDuplicate = outbox.Waiting, waiting.Due, true
 	s.same("the heads", s.load(o).Heads, want)
 	s.same("the other bot's", s.pendingIDs(s.acquire("other")), ids[5:6])
+}
+
+func notes(s *suite) {
+	o := s.acquire(bot)
+	ids := s.store(text("1", "x"), text("2", "y"), text("3", "z"))
+	s.apply(outbox.Batch{Owner: o, Sending: ids})
+	note := func(seat int, c outbox.Call) {
+		if err := s.Note(bot, seat, c); err != nil {
+			s.Fatalf("Note() = %v", err)
+		}
+	}
+	called := func() (got []outbox.ID) {
+		for _, h := range s.load(s.acquire(bot)).Heads {
+			if h.Called {
+				got = append(got, h.ID)
+			}
+		}
+		return got
+	}
+	s.same("without any note, what may have been called", called(), ids)
+	note(0, outbox.Call{})
+	s.same("after an empty note", called(), []outbox.ID(nil))
+	note(0, outbox.Call{ID: ids[0]})
+	note(4000, outbox.Call{ID: ids[1], Attempt: 1})
+	s.same("noted, and noted for another attempt", called(), ids[:1])
+	note(0, outbox.Call{ID: ids[2]})
+	s.same("after the seat went to another", called(), ids[2:])
+	o = s.acquire(bot)
+	again := outbox.Settlement{ID: ids[1], State: outbox.Waiting, Log: outbox.Attempt{At: start, Kind: "temporary"}}
+	s.apply(outbox.Batch{Owner: o, Settled: []outbox.Settlement{again}})
+	s.apply(outbox.Batch{Owner: o, Sending: ids[1:2]})
+	s.same("at its second attempt", called(), ids[1:])
+	if err := s.Note("other", 0, outbox.Call{ID: ids[0]}); err != nil {
+		s.Fatalf("Note() = %v", err)
+	}
+	s.same("after another bot's note", called(), ids[1:])
 }
 
 func deadTargets(s *suite) {

@@ -38,6 +38,7 @@ type Memory struct {
 	moves    map[chat.BotName][]outbox.Move
 	states   map[string]limiter.Anchors
 	channels map[string][]limiter.ChannelAnchor
+	calls    map[chat.BotName]map[int]outbox.Call // by seat
 }
 
 type event struct {
@@ -65,6 +66,7 @@ func NewMemory() *Memory {
 		moves:    map[chat.BotName][]outbox.Move{},
 		states:   map[string]limiter.Anchors{},
 		channels: map[string][]limiter.ChannelAnchor{},
+		calls:    map[chat.BotName]map[int]outbox.Call{},
 	}
 }
 
@@ -259,6 +261,7 @@ func (m *Memory) Load(_ context.Context, o outbox.Owner) (outbox.Backlog, error)
 			b.Heads = append(b.Heads, outbox.Head{
 				ID: e.ID, Chat: e.Target.Chat, Thread: e.Target.Thread, State: e.State, Priority: e.Priority,
 				NotBefore: e.NotBefore, ExpiresAt: e.ExpiresAt, Due: e.Due, MayBeDuplicate: e.MayBeDuplicate,
+				Called: e.State == outbox.Sending && m.called(o.Bot, outbox.Call{ID: e.ID, Attempt: len(e.Log)}),
 			})
 		}
 	}
@@ -275,6 +278,29 @@ func (m *Memory) Load(_ context.Context, o outbox.Owner) (outbox.Backlog, error)
 		b.Anchors = append(b.Anchors, a)
 	}
 	return b, nil
+}
+
+// called reports whether a call may have been made; without any note nobody
+// knows. The caller holds the mutex.
+func (m *Memory) called(name chat.BotName, c outbox.Call) bool {
+	seats, ok := m.calls[name]
+	for _, noted := range seats {
+		if noted == c {
+			return true
+		}
+	}
+	return !ok
+}
+
+// Note notes a call.
+func (m *Memory) Note(name chat.BotName, seat int, c outbox.Call) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.calls[name] == nil {
+		m.calls[name] = map[int]outbox.Call{}
+	}
+	m.calls[name][seat] = c
+	return nil
 }
 
 // Read gives the entries with these ids.

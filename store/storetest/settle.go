@@ -74,5 +74,5 @@ func handOn(s *suite) {
 	s.apply(outbox.Batch{Owner: o, Sending: ids[:1]})
 	s.apply(outbox.Batch{Owner: o, Settled: []outbox.Settlement{sent(ids[0], "1")}, Sending: ids[1:]})
 	s.same("the heads", s.load(o).Heads,
-		[]outbox.Head{{ID: ids[1], Chat: "1", State: outbox.Sending, Priority: outbox.Proactive}})
+		[]outbox.Head{{ID: ids[1], Chat: "1", State: outbox.Sending, Priority: outbox.Proactive, Called: true}})
 }
