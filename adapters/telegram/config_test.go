@@ -63,6 +63,8 @@ func TestConfig_namesEachMistake(t *testing.T) {
 		{"a token with a line break", telegram.Config{Token: chat.NewSecret(token + "\n")}, []string{"token: malformed"}},
 		{"a token without its number", telegram.Config{Token: chat.NewSecret(tokenHalf)}, []string{"token: malformed"}},
 		{"a token with a path in it", telegram.Config{Token: chat.NewSecret("1:a/../b")}, []string{"token: malformed"}},
+		{"another server's token", telegram.Config{Token: chat.NewSecret("sampleToken"), APIBase: "http://localhost:9000"}, nil},
+		{"another server's token with a path in it", telegram.Config{Token: chat.NewSecret("a/../b"), APIBase: "http://localhost:9000"}, []string{"token: malformed"}},
 		{"two tokens", telegram.Config{Token: chat.NewSecret(token), TokenFile: "x"}, []string{"token_file: set either"}},
 		{"no such file", telegram.Config{TokenFile: "/nonexistent/token"}, []string{"token_file: /nonexistent/token: no such file"}},
 		{"no scheme", base("api.telegram.org"), []string{"api_base: is no address"}},
