@@ -129,15 +129,25 @@ func pipelineOptions(cfg *Config, log *slog.Logger) (inbound.Options, error) {
 		return inbound.Options{}, fmt.Errorf("gateway.rate_limit.scope: %w", err)
 	}
 	o := inbound.Options{
-		Scope: scope, Notice: rl.Notice, Window: max(rl.Window, rl.Lockout),
+		Scope: scope, Notice: rl.Notice,
 		MaxConcurrent: maxConcurrent(cfg), MaxAttempts: cfg.Delivery.MaxAttempts, Log: log,
 	}
 	p, err := newPolicy(cfg)
 	if err != nil {
 		return inbound.Options{}, fmt.Errorf("gateway.rate_limit: %w", err)
 	}
-	if p.Enabled() {
-		o.Policy = p
+	if !p.Enabled() {
+		return o, nil
+	}
+	if o.Notices, err = policy.NewNotices(max(rl.Window, rl.Lockout)); err != nil {
+		return inbound.Options{}, fmt.Errorf("gateway.rate_limit: %w", err)
+	}
+	onError, err := policy.ParseOnError(rl.OnError)
+	if err != nil {
+		return inbound.Options{}, fmt.Errorf("gateway.rate_limit.on_error: %w", err)
+	}
+	if o.Policy, err = policy.NewGuard(p, onError, log); err != nil {
+		return inbound.Options{}, fmt.Errorf("gateway.rate_limit: %w", err)
 	}
 	return o, nil
 }

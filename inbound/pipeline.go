@@ -47,10 +47,10 @@ type router interface {
 
 // Options configure a pipeline. The zero value of each field is its default.
 type Options struct {
-	Policy        policy.RateLimitPolicy // everybody is let in without one
+	Policy        policy.RateLimitPolicy // safe for concurrent use, as a policy.Guard is; everybody is let in without one
 	Scope         PolicyScope            // ScopeBot
-	Notice        string                 // sent to who is denied, once a window; {retry_after} is the wait; empty: silence
-	Window        time.Duration          // the least time between two notices to one identity; 60 s
+	Notice        string                 // sent to who is denied; {retry_after} is the wait; empty: silence
+	Notices       *policy.Notices        // says when a notice is due; nobody is told without them
 	MaxConcurrent int                    // turns at once; 8
 	MaxWaiting    int                    // turns in memory; beyond it events are left with the platform; 1,000
 	Timeout       time.Duration          // of one run of a handler; 300 s
@@ -61,9 +61,6 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	if o.Scope == 0 {
 		o.Scope = ScopeBot
-	}
-	if o.Window <= 0 {
-		o.Window = time.Minute
 	}
 	if o.MaxConcurrent <= 0 {
 		o.MaxConcurrent = 8
@@ -138,12 +135,12 @@ type Pipeline struct {
 
 	mu       sync.Mutex
 	bots     map[chat.BotName]Bot
+	gates    map[chat.BotName]*semaphore.Weighted // shared by those who accept, taken whole by who recovers
 	sessions map[chat.Target]*session
 	ready    []*session // whose turn it is to start, first come first served
 	delayed  []*session // that wait to try a turn again
 	running  int
 	stopping bool
-	noticed  map[string]time.Time // when a denied identity was last told
 }
 
 // New gives a pipeline; nothing runs before Run.
@@ -154,8 +151,8 @@ func New(j Journal, r router, opts Options) *Pipeline {
 		room:     semaphore.NewWeighted(int64(opts.MaxWaiting)),
 		wake:     make(chan struct{}, 1),
 		bots:     map[chat.BotName]Bot{},
+		gates:    map[chat.BotName]*semaphore.Weighted{},
 		sessions: map[chat.Target]*session{},
-		noticed:  map[string]time.Time{},
 	}
 }
 
@@ -164,6 +161,7 @@ func (p *Pipeline) Add(b Bot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.bots[b.Name] = b
+	p.gates[b.Name] = semaphore.NewWeighted(wholeGate)
 }
 
 // Accept is the adapters' Sink: it stores the events in one commit and starts
@@ -181,6 +179,11 @@ func (p *Pipeline) Accept(ctx context.Context, events ...chat.Event) error {
 }
 
 func (p *Pipeline) accept(ctx context.Context, events []chat.Event) error {
+	leave, err := p.enter(ctx, events[0].Source.Bot, 1)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	if err := p.room.Acquire(ctx, int64(len(events))); err != nil {
 		return fmt.Errorf("wait for room: %w", err)
 	}
@@ -199,13 +202,31 @@ func (p *Pipeline) accept(ctx context.Context, events []chat.Event) error {
 	}
 	for i, a := range accepted {
 		if a.Fresh {
-			p.observe(ctx, events[i])
+			p.observe(context.WithoutCancel(ctx), events[i])
 		}
 	}
 	// From here on the events are stored: whatever fails is tried again after
 	// the next start, and the platform is told that they arrived.
 	taken = p.admit(ctx, intakes, accepted)
 	return nil
+}
+
+// wholeGate is the weight of one who lets nobody else through a bot's gate.
+const wholeGate = 1 << 30
+
+// enter passes the bot's gate: accepting and recovering exclude each other, so
+// that a turn is queued once and older ones come first.
+func (p *Pipeline) enter(ctx context.Context, bot chat.BotName, weight int64) (leave func(), err error) {
+	p.mu.Lock()
+	gate, ok := p.gates[bot]
+	p.mu.Unlock()
+	if !ok {
+		return func() {}, nil
+	}
+	if err := gate.Acquire(ctx, weight); err != nil {
+		return nil, fmt.Errorf("wait for the bot's turns: %w", err)
+	}
+	return func() { gate.Release(weight) }, nil
 }
 
 // answerable says whether an event starts a turn. Bots are not answered, so
@@ -260,18 +281,18 @@ func (p *Pipeline) sift(ctx context.Context, turns []Turn) []Turn {
 	for _, t := range turns {
 		now := time.Now()
 		q := policy.Query{Identity: identity(t.Event), Scope: p.scope(t.Event), Now: now}
-		d, err := p.opts.Policy.Check(ctx, q)
+		d, err := p.opts.Policy.Check(context.WithoutCancel(ctx), q) // the event is stored: it is decided now
 		if err == nil && d.Allowed {
 			in = append(in, t)
 			ids = append(ids, t.ID)
 			continue
 		}
-		tell := p.opts.Notice != "" && p.tellNow(q.Scope+"\x00"+q.Identity, now)
+		tell := p.opts.Notice != "" && p.opts.Notices != nil && p.opts.Notices.Due(q)
 		denials.Go(func() { p.deny(ctx, t, d.RetryAfter, tell) })
 	}
 	denials.Wait()
 	if len(ids) > 0 {
-		if err := p.journal.Admit(ctx, ids...); err != nil {
+		if err := p.journal.Admit(context.WithoutCancel(ctx), ids...); err != nil {
 			p.log.WarnContext(ctx, "admitted turns were not noted: after a restart the policy is asked again", "err", err)
 		}
 	}
@@ -313,31 +334,10 @@ func (p *Pipeline) scope(e chat.Event) string {
 	return string(e.Source.Bot)
 }
 
-// tellNow says whether a denied identity is due for a notice, at most one a
-// window. The memory of it is bounded: what is over is forgotten first.
-func (p *Pipeline) tellNow(who string, now time.Time) bool {
-	const most = 100_000
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if last, ok := p.noticed[who]; ok && now.Sub(last) < p.opts.Window {
-		return false
-	}
-	if len(p.noticed) >= most {
-		for k, at := range p.noticed {
-			if now.Sub(at) >= p.opts.Window {
-				delete(p.noticed, k)
-			}
-		}
-		if len(p.noticed) >= most {
-			return false
-		}
-	}
-	p.noticed[who] = now
-	return true
-}
-
+// noticeText names the wait in whole seconds, rounded up so that who obeys it
+// is let in.
 func noticeText(text string, wait time.Duration) string {
-	wait = max(wait, time.Second).Round(time.Second)
+	wait = max(wait+time.Second-time.Nanosecond, time.Second).Truncate(time.Second)
 	return strings.ReplaceAll(text, "{retry_after}", wait.String())
 }
 

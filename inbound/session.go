@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 // session is a chat's turns: one runs at a time, in the order of their events.
 type session struct {
 	key   chat.Target
-	turns []Turn
+	turns []Turn    // by their ids; the first may be running
 	until time.Time // when a turn that failed is tried again
 }
 
@@ -31,15 +32,33 @@ func (p *Pipeline) queue(turns []Turn) {
 			p.sessions[s.key] = s
 			p.ready = append(p.ready, s)
 		}
-		s.turns = append(s.turns, t)
+		i := len(s.turns)
+		for i > 1 && s.turns[i-1].ID > t.ID {
+			i--
+		}
+		s.turns = slices.Insert(s.turns, i, t)
 	}
 	p.notify()
 }
 
+// queued says whether the turn waits or runs already.
+func (p *Pipeline) queued(t Turn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s, ok := p.sessions[t.Event.Source]
+	return ok && slices.ContainsFunc(s.turns, func(other Turn) bool { return other.ID == t.ID })
+}
+
 // Recover queues the bot's turns that a former run left unfinished, in order
-// and before any new event is accepted. It returns when all are queued.
+// and before any new event is accepted: Accept waits for it. It returns when
+// all are queued; more than MaxWaiting of them need a pipeline that runs.
 func (p *Pipeline) Recover(ctx context.Context, bot chat.BotName) error {
 	const page = 100
+	leave, err := p.enter(ctx, bot, wholeGate)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	var last outbox.TurnID
 	for {
 		turns, err := p.journal.Unfinished(ctx, bot, last, page)
@@ -48,6 +67,9 @@ func (p *Pipeline) Recover(ctx context.Context, bot chat.BotName) error {
 		}
 		for _, t := range turns {
 			last = t.ID
+			if p.queued(t) {
+				continue
+			}
 			if err := p.room.Acquire(ctx, 1); err != nil {
 				return fmt.Errorf("wait for room: %w", err)
 			}
@@ -169,6 +191,11 @@ func (p *Pipeline) run(ctx context.Context, t Turn) bool {
 		return true // it has ended already
 	}
 	t.Attempt = attempt
+	if attempt > p.opts.MaxAttempts {
+		p.log.WarnContext(ctx, "turn given up on: every run of it was cut off", "bot", string(t.Event.Source.Bot), "attempt", attempt)
+		end := outbox.TurnEnd{Turn: t.ID, Outcome: outbox.TurnDead, Reason: "every run of it was cut off"}
+		return p.endTurn(ctx, t, end, nil)
+	}
 	messages, err := p.handle(ctx, t)
 	if err != nil && ctx.Err() != nil {
 		return false // the gateway stops: again after the restart
