@@ -141,11 +141,11 @@ type DeadTarget struct {
 	ProbeAt time.Time // from when on the next real message is let through
 }
 
-// Burial turns every pending entry of a chat into a dead letter, except those
-// that are being sent: their calls may still succeed, and are settled.
+// Burial turns every pending entry of a chat into a dead letter.
 type Burial struct {
 	Chat   chat.ChatID
-	UpTo   ID // later entries are spared
+	UpTo   ID   // later entries are spared
+	Spared []ID // these too: they are being sent, and their own answers decide
 	Reason string
 }
 

@@ -217,7 +217,8 @@ func (s *Store) applyTargets(ctx context.Context, b outbox.Batch) error {
 		}
 	}
 	for _, d := range b.Buried {
-		if _, err := s.stmt.bury.ExecContext(ctx, micros(b.At), d.Reason, bot, string(d.Chat), int64(d.UpTo)); err != nil {
+		spared := jsonLine(append([]outbox.ID{}, d.Spared...)) // a list also when it is empty
+		if _, err := s.stmt.bury.ExecContext(ctx, micros(b.At), d.Reason, bot, string(d.Chat), int64(d.UpTo), spared); err != nil {
 			return fmt.Errorf("bury entries: %w", err)
 		}
 	}

@@ -42,7 +42,7 @@ func (st *statements) prepare(ctx context.Context, conn *sql.Conn) error {
 			may_be_duplicate = ?, ended_at = ?, reason = ?, receipts = receipts || ?, log = log || ?
 			WHERE id = ? AND bot = ? AND state <= 3`},
 		{&st.bury, `UPDATE entries SET state = 5, ended_at = ?, reason = ?
-			WHERE bot = ? AND state <= 3 AND state <> 2 AND chat = ? AND id <= ?`},
+			WHERE bot = ? AND state <= 3 AND chat = ? AND id <= ? AND id NOT IN (SELECT value FROM json_each(?))`},
 		{&st.moveEntries, `UPDATE entries SET chat = ? WHERE bot = ? AND state <= 3 AND chat = ?`},
 		{&st.addMove, `INSERT OR REPLACE INTO moved_chats (bot, from_chat, to_chat) VALUES (?, ?, ?)`},
 		{&st.markDead, `INSERT INTO dead_targets (bot, chat, reason, code, since, at, count, probe_at)

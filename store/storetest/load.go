@@ -123,7 +123,7 @@ func burial(s *suite) {
 	ids := s.store(text("1", "queued"), thread, text("1", "waiting"), text("1", "sending"), text("11", "other chat"), other, text("1", "last"), text("1", "later"))
 	s.apply(outbox.Batch{Owner: o, Sending: ids[3:4], Settled: []outbox.Settlement{{ID: ids[2], State: outbox.Waiting, Attempts: 2, Due: start}}})
 	at := start.Add(time.Minute)
-	s.apply(outbox.Batch{Owner: o, At: at, Buried: []outbox.Burial{{Chat: "1", UpTo: ids[6], Reason: "dead target: blocked"}}})
+	s.apply(outbox.Batch{Owner: o, At: at, Buried: []outbox.Burial{{Chat: "1", UpTo: ids[6], Spared: ids[3:4], Reason: "dead target: blocked"}}})
 	for _, i := range []int{0, 1, 2, 6} {
 		if e := s.entry(ids[i]); e.State != outbox.Dead || e.Reason != "dead target: blocked" || !e.EndedAt.Equal(at) {
 			s.Errorf("entry %q is %v (%q, ended %v), want it buried", e.Parts[0].Text, e.State, e.Reason, e.EndedAt)

@@ -224,7 +224,7 @@ func (m *Memory) applyTargets(b outbox.Batch) {
 // retarget buries or moves a pending entry, as the batch says.
 func retarget(e *outbox.Entry, b outbox.Batch) {
 	for _, d := range b.Buried {
-		if e.Target.Chat == d.Chat && e.ID <= d.UpTo && (e.State == outbox.Queued || e.State == outbox.Waiting) {
+		if e.Target.Chat == d.Chat && e.ID <= d.UpTo && e.State.Pending() && !slices.Contains(d.Spared, e.ID) {
 			e.State, e.EndedAt, e.Reason = outbox.Dead, b.At, d.Reason
 		}
 	}
