@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/chatgateway/gateway/adapters"
@@ -33,22 +35,28 @@ type bot struct {
 	opts    Options
 	log     *slog.Logger
 	restore func(*limiter.RateLimiter, []limiter.Anchors, time.Time)
-	flights int           // calls in flight, at most: so many seats there are
+	total   *atomic.Int64 // pending of all bots
 	wake    chan struct{} // holds a token when the loop has something to look at
 
 	mu       sync.Mutex
 	owner    outbox.Owner
-	owned    bool      // the backlog is loaded; entries may be sent
-	stopping bool      // no new call is made
-	early    []arrival // stored before the backlog was loaded
+	owned    bool                    // the backlog is loaded; entries may be sent
+	abort    context.CancelCauseFunc // ends a run that has lost the bot
+	stopping bool                    // no new call is made
+	loading  bool                    // the backlog is being read
+	loadedTo outbox.ID               // what is stored up to here was in the backlog
+	early    []*outbox.Entry         // stored while the backlog was being read
+	storing  int                     // entries whose commit is under way
 	lanes    map[chat.Target]*lane
 	ready    [4]readyList // by priority
 	parked   parkedHeap
-	opens    time.Time // the bot's bucket refused until then
-	passed   int       // slots given since a lower priority had one
+	opens    time.Time       // the bot's bucket refused until then
+	passed   int             // slots given since a lower priority had one
+	lower    outbox.Priority // that had it
+	limited  int             // answers in a row, to any chat, that closed more than the chat and did not say how long
 	pending  int
 	inFlight int
-	seats    []int     // that no flight has
+	seats    []int     // those that are free: so many more calls can be in flight
 	active   int       // commits and flights that must end before the bot has stopped
 	launch   []*flight // committed as sending; the loop starts them
 	bodies   int       // bytes of bodies in memory
@@ -58,68 +66,52 @@ type bot struct {
 	moved    map[chat.ChatID]chat.ChatID
 }
 
-// arrival is an entry that was stored before the backlog was loaded.
+// arrival is an entry on its way into the store.
 type arrival struct {
-	target chat.Target
-	item   item
-}
-
-// flight is one call on its way: from its slot to the commit that settles it.
-type flight struct {
 	lane   *lane
-	target chat.Target // the lane's when the slot was taken
-	id     outbox.ID
-	entry  *outbox.Entry // nil until read
-	slot   limiter.Reservation
-	at     time.Time // when the slot was taken
-	seat   int       // under which the call is noted
+	entry  *outbox.Entry
+	flight *flight // nil unless it got a slot
 }
 
 func newBot(a adapters.Adapter, lim *limiter.RateLimiter, r *DeliveryRouter) *bot {
 	cfg := lim.Config()
 	room := int(cfg.MessagesPerSecond*r.opts.SendTimeout.Seconds()) + cfg.BurstSize
-	b := &bot{
+	return &bot{
 		name: a.Bot(), adapter: a, limiter: lim, box: r.box, opts: r.opts,
 		log:     r.opts.Log.With("bot", string(a.Bot())),
 		restore: r.restore,
-		flights: min(max(room, minFlights), maxFlights),
+		seats:   newSeats(min(max(room, minFlights), maxFlights)),
+		total:   &r.pending,
 		wake:    make(chan struct{}, 1),
 		lanes:   map[chat.Target]*lane{},
 		dead:    map[chat.ChatID]*deadChat{},
 		moved:   map[chat.ChatID]chat.ChatID{},
 	}
-	for seat := b.flights - 1; seat >= 0; seat-- {
-		b.seats = append(b.seats, seat)
-	}
-	return b
 }
-
-// board counts a new flight and gives it a seat. The caller holds the mutex.
-func (b *bot) board(f *flight) *flight {
-	b.inFlight++
-	f.seat = b.seats[len(b.seats)-1]
-	b.seats = b.seats[:len(b.seats)-1]
-	return f
-}
-
-// leaveSeat lets another flight have the seat: not before the end of this one
-// is stored, since its note is all that tells of it until then. The caller
-// holds the mutex.
-func (b *bot) leaveSeat(f *flight) { b.seats = append(b.seats, f.seat) }
 
 // run owns the bot until ctx ends: see DeliveryRouter.Run.
 func (b *bot) run(ctx context.Context, grace time.Duration) error {
+	calls, abort := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer abort(nil)
+	b.load(abort)
 	if err := b.takeOver(ctx); err != nil {
+		b.forget()
 		return err
 	}
-	calls, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer cancel(nil)
 	var group sync.WaitGroup
-	err := b.loop(ctx, calls, cancel, &group)
+	err := b.loop(ctx, calls, &group)
 	b.stop()
-	b.drain(calls, cancel, &group, grace)
+	b.drain(calls, &group, grace)
 	group.Wait()
 	return errors.Join(err, b.leave(context.WithoutCancel(ctx)))
+}
+
+// load begins a run: what is stored from here on may or may not be in the
+// backlog.
+func (b *bot) load(abort context.CancelCauseFunc) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.abort, b.loading = abort, true
 }
 
 // takeOver becomes the owner and loads the backlog.
@@ -138,9 +130,13 @@ func (b *bot) takeOver(ctx context.Context) error {
 		return err
 	}
 	b.restore(b.limiter, backlog.Anchors, now)
+	moves := b.learn(backlog)
+	settled = append(settled, b.hopeless(backlog.Heads, now)...)
 	// From here on the stored buckets are those of a run that has not ended.
 	anchors := b.limiter.Snapshot(now)
-	_, err = b.box.Apply(ctx, outbox.Batch{Owner: owner, At: now, Settled: settled, Anchors: []limiter.Anchors{anchors}})
+	_, err = b.box.Apply(ctx, outbox.Batch{
+		Owner: owner, At: now, Settled: settled, Moves: moves, Anchors: []limiter.Anchors{anchors},
+	})
 	if err != nil {
 		return err
 	}
@@ -180,6 +176,47 @@ func (b *bot) interrupted(ctx context.Context, heads []outbox.Head, now time.Tim
 	return settled, nil
 }
 
+// learn takes in where chats are and which are dead. It gives the moves again
+// of chats that still have entries under an older id: those were being stored
+// while their chat moved.
+func (b *bot) learn(backlog outbox.Backlog) []outbox.Move {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	clear(b.moved)
+	for _, m := range backlog.Moves {
+		b.addMove(m)
+	}
+	clear(b.dead)
+	for _, d := range backlog.Dead {
+		b.dead[d.Chat] = &deadChat{DeadTarget: d}
+	}
+	var again []outbox.Move
+	for _, h := range backlog.Heads {
+		m := outbox.Move{From: h.Chat, To: b.resolve(chat.Target{Chat: h.Chat}).Chat}
+		if m.From != m.To && !slices.Contains(again, m) {
+			again = append(again, m)
+		}
+	}
+	return again
+}
+
+// hopeless gives up on what was stored for a dead chat by a process that could
+// not know that it is dead.
+func (b *bot) hopeless(heads []outbox.Head, now time.Time) []outbox.Settlement {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var settled []outbox.Settlement
+	for _, h := range heads {
+		d, ok := b.dead[b.resolve(chat.Target{Chat: h.Chat}).Chat]
+		if ok && now.Before(d.ProbeAt) && h.State == outbox.Queued {
+			settled = append(settled, outbox.Settlement{
+				ID: h.ID, State: outbox.Dead, Reason: "dead target: " + d.Reason, MayBeDuplicate: h.MayBeDuplicate,
+			})
+		}
+	}
+	return settled
+}
+
 // fill puts the backlog into lanes.
 func (b *bot) fill(owner outbox.Owner, backlog outbox.Backlog, settled []outbox.Settlement) {
 	ended := map[outbox.ID]bool{}
@@ -188,40 +225,47 @@ func (b *bot) fill(owner outbox.Owner, backlog outbox.Backlog, settled []outbox.
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.owner, b.owned, b.stopping = owner, true, false
-	for _, m := range backlog.Moves {
-		b.addMove(m)
-	}
-	for _, d := range backlog.Dead {
-		b.dead[d.Chat] = &deadChat{DeadTarget: d}
-	}
-	known := map[outbox.ID]bool{}
-	for _, early := range b.early {
-		known[early.item.id] = true
-	}
-	b.pending = len(b.early)
+	b.owner, b.owned, b.loading, b.stopping = owner, true, false, false
+	var begun []outbox.Head // an attempt was made, so they are the first of their lanes
 	for _, h := range backlog.Heads {
-		if ended[h.ID] || known[h.ID] {
+		b.loadedTo = max(b.loadedTo, h.ID)
+		switch {
+		case ended[h.ID]:
+		case h.State == outbox.Queued:
+			b.add(b.loaded(h))
+		default:
+			begun = append(begun, h)
+		}
+	}
+	for _, h := range slices.Backward(begun) {
+		l, it := b.loaded(h)
+		l.pushFirst(it)
+		if h.Due.After(l.until) {
+			l.until, l.retrying = h.Due, true
+		}
+	}
+	b.assumeOutage()
+	for _, e := range b.early {
+		if e.ID <= b.loadedTo {
+			b.count(-1)
 			continue
 		}
-		l := b.lane(chat.Target{Bot: b.name, Chat: h.Chat, Thread: h.Thread})
-		it := item{id: h.ID, due: micros(h.NotBefore), expires: micros(h.ExpiresAt), priority: h.Priority}
-		if h.State == outbox.Queued {
-			b.add(l, it)
-		} else { // it was the first of its lane
-			l.pushFirst(it)
-			l.until = h.Due
-		}
-		b.pending++
-	}
-	for _, early := range b.early {
-		b.add(b.lane(early.target), early.item)
+		b.add(b.lane(b.resolve(e.Target)), newItem(e))
 	}
 	b.early = nil
 	now := time.Now()
 	for _, l := range b.lanes {
 		b.place(l, now)
 	}
+}
+
+// loaded gives the lane and the item of an entry of the backlog. One that waits
+// for a dead chat is on its way to find out if that is still so.
+func (b *bot) loaded(h outbox.Head) (*lane, item) {
+	b.count(1)
+	t := b.resolve(chat.Target{Bot: b.name, Chat: h.Chat, Thread: h.Thread})
+	b.probing(t)
+	return b.lane(t), item{id: h.ID, due: micros(h.NotBefore), priority: h.Priority}
 }
 
 // add puts an entry into its lane: among the due ones, or aside until it is.
@@ -233,9 +277,15 @@ func (b *bot) add(l *lane, it item) {
 	l.push(it)
 }
 
+// count changes the number of pending entries. The caller holds the mutex.
+func (b *bot) count(n int) {
+	b.pending += n
+	b.total.Add(int64(n))
+}
+
 // loop looks for lanes that can send, whenever something changed or the time
 // has come, until ctx ends or the bot is lost.
-func (b *bot) loop(ctx, calls context.Context, cancel context.CancelCauseFunc, group *sync.WaitGroup) error {
+func (b *bot) loop(ctx, calls context.Context, group *sync.WaitGroup) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -246,9 +296,9 @@ func (b *bot) loop(ctx, calls context.Context, cancel context.CancelCauseFunc, g
 		next := b.nextLook(now)
 		b.mu.Unlock()
 		if len(picked) > 0 {
-			group.Go(func() { b.send(calls, cancel, picked) })
+			group.Go(func() { b.send(calls, picked) })
 		}
-		b.start(calls, cancel, group)
+		b.start(calls, group)
 
 		timer.Reset(next)
 		select {
@@ -264,13 +314,13 @@ func (b *bot) loop(ctx, calls context.Context, cancel context.CancelCauseFunc, g
 }
 
 // start gives a goroutine to each flight that others have committed.
-func (b *bot) start(calls context.Context, cancel context.CancelCauseFunc, group *sync.WaitGroup) {
+func (b *bot) start(calls context.Context, group *sync.WaitGroup) {
 	b.mu.Lock()
 	launch := b.launch
 	b.launch = nil
 	b.mu.Unlock()
 	for _, f := range launch {
-		group.Go(func() { b.fly(calls, cancel, f) })
+		group.Go(func() { b.fly(calls, f) })
 	}
 }
 
@@ -280,15 +330,28 @@ func (b *bot) stop() {
 	b.stopping = true
 }
 
+func (b *bot) isStopping() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.stopping
+}
+
+// lost ends the run: another process owns the bot, or what has to be stored
+// can't be stored before the end. The caller holds the mutex.
+func (b *bot) lost(err error) {
+	b.owned = false
+	b.abort(err)
+}
+
 // drain waits for the commits and calls under way. After grace the calls are
 // cancelled; what they leave unknown is settled as uncertain.
-func (b *bot) drain(calls context.Context, cancel context.CancelCauseFunc, group *sync.WaitGroup, grace time.Duration) {
+func (b *bot) drain(calls context.Context, group *sync.WaitGroup, grace time.Duration) {
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	for {
-		b.start(calls, cancel, group)
+		b.start(calls, group)
 		b.mu.Lock()
-		active := b.active
+		active, abort := b.active, b.abort
 		b.mu.Unlock()
 		if active == 0 {
 			return
@@ -296,8 +359,7 @@ func (b *bot) drain(calls context.Context, cancel context.CancelCauseFunc, group
 		select {
 		case <-b.wake:
 		case <-timer.C:
-			cancel(context.DeadlineExceeded)
-			timer.Reset(time.Second)
+			abort(context.DeadlineExceeded)
 		}
 	}
 }
@@ -305,11 +367,7 @@ func (b *bot) drain(calls context.Context, cancel context.CancelCauseFunc, group
 // leave stores the limiter's state as that of a clean end and forgets the
 // lanes, which are on disk.
 func (b *bot) leave(ctx context.Context) error {
-	b.mu.Lock()
-	owner := b.owner
-	b.owner, b.owned = outbox.Owner{}, false
-	b.lanes, b.parked, b.ready, b.pending = map[chat.Target]*lane{}, nil, [4]readyList{}, 0
-	b.mu.Unlock()
+	owner := b.forget()
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	anchors := b.limiter.Snapshot(time.Now())
@@ -322,6 +380,25 @@ func (b *bot) leave(ctx context.Context) error {
 		return fmt.Errorf("store the limiter's state: %w", err)
 	}
 	return nil
+}
+
+// forget ends the ownership in memory, and gives what it was. Lanes stay only
+// for entries that are being stored.
+func (b *bot) forget() outbox.Owner {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	owner := b.owner
+	b.owner, b.owned, b.loading, b.early = outbox.Owner{}, false, false, nil
+	for t, l := range b.lanes {
+		b.unlist(l)
+		l.reset()
+		if l.arriving == 0 {
+			delete(b.lanes, t)
+		}
+	}
+	b.bodies = 0
+	b.count(b.storing - b.pending)
+	return owner
 }
 
 // notify makes the loop look again. It never blocks.

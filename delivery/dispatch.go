@@ -48,10 +48,20 @@ func (b *bot) place(l *lane, now time.Time) {
 		b.park(l, time.UnixMicro(l.future[0].due))
 	default:
 		b.unlist(l)
-		if l.arriving == 0 && !l.until.After(now) && b.lanes[l.target] == l {
+		if l.arriving == 0 && b.lanes[l.target] == l {
 			delete(b.lanes, l.target)
 		}
 	}
+}
+
+// current gives the lane that stands for l's target now. It is another one
+// after l's chat has moved to one that has a lane already.
+func (b *bot) current(l *lane) *lane {
+	if newer, ok := b.lanes[l.target]; ok {
+		return newer
+	}
+	b.lanes[l.target] = l
+	return l
 }
 
 func (b *bot) makeReady(l *lane) {
@@ -126,26 +136,31 @@ func (b *bot) promote(now time.Time) {
 }
 
 // nextLane is the lane that has waited longest among the most urgent; every
-// tenth slot goes to the least urgent instead.
+// tenth slot goes to a lower priority instead, to each in its turn. It is nil
+// if no lane is ready.
 func (b *bot) nextLane() *lane {
-	top, bottom := outbox.Priority(0), outbox.Priority(0)
-	for p := outbox.Bulk; p <= outbox.Reply; p++ {
-		if b.ready[p].first != nil {
-			top = p
-			if bottom == 0 {
-				bottom = p
+	top := outbox.Reply
+	for top > outbox.Bulk && b.ready[top].first == nil {
+		top--
+	}
+	if b.passed >= lowerShare-1 {
+		for _, p := range []outbox.Priority{b.lower - 1, outbox.Proactive, outbox.Bulk} {
+			if p >= outbox.Bulk && p < top && b.ready[p].first != nil {
+				return b.ready[p].first
 			}
 		}
-	}
-	if top != bottom && b.passed >= lowerShare-1 {
-		return b.ready[bottom].first
 	}
 	return b.ready[top].first
 }
 
+// countSlot counts how long a lower priority than that of l, which got a slot,
+// has waited.
 func (b *bot) countSlot(l *lane) {
-	p := l.priority()
-	for lower := outbox.Bulk; lower < p; lower++ {
+	if b.passed >= lowerShare-1 {
+		b.passed, b.lower = 0, l.priority()
+		return
+	}
+	for lower := outbox.Bulk; lower < l.priority(); lower++ {
 		if b.ready[lower].first != nil {
 			b.passed++
 			return
@@ -183,19 +198,16 @@ func (b *bot) anyReady() bool {
 }
 
 // send commits flights that were picked as sending and makes their calls.
-func (b *bot) send(ctx context.Context, cancel context.CancelCauseFunc, picked []*flight) {
+func (b *bot) send(calls context.Context, picked []*flight) {
 	b.mu.Lock()
-	batch := outbox.Batch{Owner: b.owner, At: time.Now()}
-	batch.Sending = ids(picked)
-	anchors := b.takeAnchors(&batch, batch.At)
+	batch := outbox.Batch{Owner: b.owner, At: time.Now(), Sending: ids(picked)}
 	b.mu.Unlock()
-	if err := b.commit(ctx, batch); err != nil {
-		b.limiter.ReturnAnchors(anchors)
-		b.giveUp(cancel, picked, err)
+	if err := b.commit(calls, batch); err != nil {
+		b.giveUp(picked, err)
 		return
 	}
 	b.spread(picked[1:])
-	b.fly(ctx, cancel, picked[0])
+	b.fly(calls, picked[0])
 }
 
 // spread hands committed flights to the loop.
@@ -211,16 +223,14 @@ func (b *bot) spread(flights []*flight) {
 
 // giveUp leaves flights whose commit failed for good: the bot is lost or the
 // gateway stops. What is on disk decides after the next start.
-func (b *bot) giveUp(cancel context.CancelCauseFunc, flights []*flight, err error) {
+func (b *bot) giveUp(flights []*flight, err error) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	for _, f := range flights {
-		f.slot.Cancel(time.Now())
-		b.inFlight--
-		b.leaveSeat(f)
+		b.cancel(f)
 		b.finished()
 	}
-	b.mu.Unlock()
-	cancel(err)
+	b.lost(err)
 }
 
 func ids(flights []*flight) []outbox.ID {

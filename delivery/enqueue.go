@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/chatgateway/gateway/chat"
@@ -27,6 +28,9 @@ func (b *bot) compose(q Request) (outbox.Entry, error) {
 	}
 	if e.Priority == 0 {
 		e.Priority = outbox.Proactive
+	}
+	if e.Priority < outbox.Bulk || e.Priority > outbox.Reply {
+		return outbox.Entry{}, fmt.Errorf("%v is no priority", e.Priority)
 	}
 	if e.Key != "" {
 		e.Fingerprint = outbox.Fingerprint(q.Target, q.Message, e.Priority)
@@ -54,42 +58,57 @@ func (b *bot) enqueue(ctx context.Context, entries []outbox.Entry, end *outbox.T
 	if end != nil {
 		batch.Turns = []outbox.TurnEnd{*end}
 	}
-	flights := make([]*flight, len(entries))
-	lanes := make([]*lane, len(entries))
+	arrivals := make([]arrival, len(entries))
 	for i := range entries {
-		e := &entries[i]
-		e.Target, e.CreatedAt = b.resolve(e.Target), now
-		lanes[i] = b.lane(e.Target)
-		if flights[i] = b.takeSlot(lanes[i], e, now); flights[i] != nil {
-			e.State = outbox.Sending
-		}
-		lanes[i].arriving++
+		arrivals[i] = b.expect(&entries[i], now)
 	}
-	b.pending += len(entries)
 	b.active++
-	anchors := b.takeAnchors(&batch, now)
 	b.mu.Unlock()
 
-	applied, err := b.box.Apply(ctx, batch)
+	applied, err := b.apply(ctx, batch)
+	if errors.Is(err, outbox.ErrNotOwner) {
+		b.disown(batch.Owner, err)
+		if end == nil { // a turn is run again by its new owner
+			applied, err = b.storeForOwner(ctx, batch)
+		}
+	}
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	defer b.finished()
 	if err != nil {
-		b.limiter.ReturnAnchors(anchors)
 		applied.New = make([]outbox.Stored, len(entries)) // no id: nothing was stored
 	}
 	tickets := make([]Ticket, len(entries))
-	for i := range entries {
-		b.arrived(lanes[i], &entries[i], flights[i], applied.New[i])
-		tickets[i] = Ticket{ID: applied.New[i].ID, Duplicate: applied.New[i].Duplicate}
+	for i, stored := range applied.New {
+		b.arrived(arrivals[i], stored)
+		tickets[i] = Ticket{ID: stored.ID, Duplicate: stored.Duplicate}
 	}
 	return tickets, err
 }
 
+// disown ends the run whose owner the store no longer takes, unless a new one
+// has begun.
+func (b *bot) disown(owner outbox.Owner, cause error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.owner == owner {
+		b.lost(cause)
+	}
+}
+
+// storeForOwner stores entries for the process that owns the bot now.
+func (b *bot) storeForOwner(ctx context.Context, batch outbox.Batch) (outbox.Applied, error) {
+	batch.Owner = outbox.Owner{}
+	for i := range batch.New {
+		batch.New[i].State = outbox.Queued
+	}
+	return b.box.Apply(ctx, batch)
+}
+
 // admit refuses what can't be taken. The caller holds the mutex.
 func (b *bot) admit(entries []outbox.Entry, now time.Time) error {
-	if len(entries) > 0 && b.pending+len(entries) > b.opts.MaxPending {
+	if n := len(entries); n > 0 && b.total.Load()+int64(n) > int64(b.opts.MaxPending) {
 		return outbox.ErrFull
 	}
 	for _, e := range entries {
@@ -103,11 +122,25 @@ func (b *bot) admit(entries []outbox.Entry, now time.Time) error {
 	return nil
 }
 
-// takeSlot gives the entry a slot if it can be sent at once. The caller holds
+// expect makes room for an entry that is about to be stored. The caller holds
 // the mutex.
+func (b *bot) expect(e *outbox.Entry, now time.Time) arrival {
+	e.Target, e.CreatedAt = b.resolve(e.Target), now
+	a := arrival{lane: b.lane(e.Target), entry: e}
+	if a.flight = b.takeSlot(a.lane, e, now); a.flight != nil {
+		e.State = outbox.Sending
+	}
+	a.lane.arriving++
+	b.storing++
+	b.count(1)
+	return a
+}
+
+// takeSlot gives the entry a slot if it can be sent at once and nobody waits
+// for one. The caller holds the mutex.
 func (b *bot) takeSlot(l *lane, e *outbox.Entry, now time.Time) *flight {
 	switch {
-	case !b.owned, b.stopping, b.paused != nil, len(b.seats) == 0,
+	case !b.owned, b.stopping, b.paused != nil, len(b.seats) == 0, b.anyReady(),
 		l.busy, l.arriving > 0, len(l.items) > 0, l.until.After(now), e.NotBefore.After(now):
 		return nil
 	}
@@ -116,39 +149,48 @@ func (b *bot) takeSlot(l *lane, e *outbox.Entry, now time.Time) *flight {
 		return nil
 	}
 	l.busy = true
+	l.pushFirst(newItem(e))
 	return b.board(&flight{lane: l, target: l.target, entry: e, slot: slot, at: now})
 }
 
 // arrived puts an entry whose commit has ended where it belongs. The caller
 // holds the mutex.
-func (b *bot) arrived(l *lane, e *outbox.Entry, f *flight, stored outbox.Stored) {
+func (b *bot) arrived(a arrival, stored outbox.Stored) {
+	b.storing--
+	l := b.current(a.lane)
 	l.arriving--
-	e.ID = stored.ID
-	it := item{id: stored.ID, due: micros(e.NotBefore), expires: micros(e.ExpiresAt), priority: e.Priority}
+	a.entry.ID = stored.ID
 	known := stored.ID == 0 || stored.Duplicate
-	if f != nil && known {
-		f.slot.Cancel(time.Now())
-		l.busy = false
-		b.inFlight--
-		b.leaveSeat(f)
-	}
-	switch {
-	case known:
-		b.pending--
-		b.probeEnded(l.target.Chat)
-	case f != nil:
+	if f := a.flight; f != nil && !known && b.owned {
 		f.id = stored.ID
-		l.pushFirst(it)
+		a.lane.items[0].id = stored.ID
 		b.active++
 		b.launch = append(b.launch, f)
 		return
-	case !b.owned:
-		b.early = append(b.early, arrival{target: l.target, item: it})
+	}
+	if f := a.flight; f != nil {
+		b.cancel(f)
+		f.lane.busy = false
+		f.lane.pop()
+	}
+	switch {
+	case known:
+		b.count(-1)
+		b.probeEnded(l.target.Chat)
+	case b.loading:
+		b.early = append(b.early, a.entry)
+	case !b.owned, stored.ID <= b.loadedTo: // its owner finds it, or found it, on disk
+		b.count(-1)
 	default:
-		it.body = b.keep(e)
+		it := newItem(a.entry)
+		it.body = b.keep(a.entry)
 		b.add(l, it)
 	}
 	b.place(l, time.Now())
+}
+
+func newItem(e *outbox.Entry) item {
+	return item{id: e.ID, due: micros(e.NotBefore), priority: e.Priority}
 }
 
 // keep remembers a body if there is room.
@@ -177,17 +219,20 @@ func bodySize(e *outbox.Entry) int {
 	return n
 }
 
-// takeAnchors adds the limiter's changes to the batch. The caller holds the
-// mutex, or is the only one to commit for the bot.
-func (b *bot) takeAnchors(batch *outbox.Batch, now time.Time) limiter.Anchors {
+// apply commits a batch, together with what the limiter has changed.
+func (b *bot) apply(ctx context.Context, batch outbox.Batch) (outbox.Applied, error) {
 	if batch.Owner == (outbox.Owner{}) {
-		return limiter.Anchors{}
+		return b.box.Apply(ctx, batch)
 	}
-	a, changed := b.limiter.TakeAnchors(now)
+	anchors, changed := b.limiter.TakeAnchors(time.Now())
 	if changed {
-		batch.Anchors = []limiter.Anchors{a}
+		batch.Anchors = []limiter.Anchors{anchors}
 	}
-	return a
+	applied, err := b.box.Apply(ctx, batch)
+	if err != nil && changed {
+		b.limiter.ReturnAnchors(anchors)
+	}
+	return applied, err
 }
 
 // commit stores what must be stored: a full disk, or any other fault of the
@@ -195,7 +240,7 @@ func (b *bot) takeAnchors(batch *outbox.Batch, now time.Time) limiter.Anchors {
 func (b *bot) commit(ctx context.Context, batch outbox.Batch) error {
 	logged := false
 	for {
-		_, err := b.box.Apply(ctx, batch)
+		_, err := b.apply(ctx, batch)
 		if err == nil || errors.Is(err, outbox.ErrNotOwner) {
 			return err
 		}

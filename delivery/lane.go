@@ -14,7 +14,6 @@ import (
 type item struct {
 	id       outbox.ID
 	due      int64 // microseconds since 1970, of an entry that is not to be sent before
-	expires  int64 // likewise, of its deliver-by; 0 for none
 	priority outbox.Priority
 	body     *outbox.Entry // nil: on disk
 }
@@ -23,7 +22,7 @@ type item struct {
 type lane struct {
 	target chat.Target
 
-	items  []item    // due, first in, first out
+	items  []item    // due, first in, first out; while busy, the first is being sent
 	future dueHeap   // not due yet
 	counts [4]int    // of items, by priority
 	until  time.Time // blocked until then: a retry, or what the limiter said
@@ -63,7 +62,7 @@ func (l *lane) push(it item) {
 	l.items = slices.Insert(l.items, i, it)
 }
 
-// pushFirst adds the item that is being sent.
+// pushFirst adds an item that was, or is being, sent already.
 func (l *lane) pushFirst(it item) {
 	l.counts[it.priority]++
 	l.items = slices.Insert(l.items, 0, it)
@@ -94,27 +93,40 @@ func (l *lane) size() int { return len(l.items) + len(l.future) }
 // clear empties the lane but for an item that is being sent, and says how many
 // items went.
 func (l *lane) clear() int {
-	keep := l.items[:0:0]
-	if l.busy && len(l.items) > 0 {
-		keep = append(keep, l.items[0])
+	before := l.size()
+	var first []item
+	if l.busy {
+		first = []item{l.items[0]}
 	}
-	gone := l.size() - len(keep)
-	l.items, l.future, l.counts = keep, nil, [4]int{}
-	for _, it := range keep {
+	l.items, l.future, l.counts = first, nil, [4]int{}
+	for _, it := range first {
 		l.counts[it.priority]++
 	}
-	return gone
+	return before - l.size()
 }
 
-// absorb takes the entries of another lane in, in the order of their ids.
+// reset empties the lane altogether.
+func (l *lane) reset() {
+	l.busy, l.until, l.limited, l.retrying = false, time.Time{}, 0, false
+	l.clear()
+}
+
+// absorb takes the entries of another lane in, in the order of their ids, but
+// for one that is being sent.
 func (l *lane) absorb(other *lane) {
-	for _, it := range other.items {
+	waiting := other.items
+	if other.busy {
+		waiting = waiting[1:]
+	}
+	for _, it := range waiting {
 		l.push(it)
 	}
 	for _, it := range other.future {
 		l.future.add(it)
 	}
-	other.items, other.future, other.counts = nil, nil, [4]int{}
+	other.clear()
+	l.arriving += other.arriving
+	other.arriving = 0
 }
 
 // dueHeap orders items by the time from which they may be sent.

@@ -21,6 +21,12 @@ func (b *bot) failed(now time.Time) {
 	b.down.probe = now.Add(probeOutage)
 }
 
+// assumeOutage lets the platform be tried soon after a start, since what waits
+// from the last run may wait for the end of an outage. The caller holds the mutex.
+func (b *bot) assumeOutage() {
+	b.down = outage{failures: outageAfter, probe: time.Now()}
+}
+
 // recovered ends an outage: what waits for a backoff is tried now. The caller
 // holds the mutex.
 func (b *bot) recovered() {
@@ -58,4 +64,5 @@ func (b *bot) probeOutage(now time.Time) {
 			return
 		}
 	}
+	b.down.probe = now.Add(farOff) // until something fails again
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/chatgateway/gateway/adapters"
@@ -64,7 +65,7 @@ type Options struct {
 	Log         *slog.Logger  // nothing is logged without it
 
 	// OnPause is told when a send finds the bot's login refused. The bot's
-	// entries wait until Resume. It must not block.
+	// entries wait until Resume. It must not block, but may call the router.
 	OnPause func(bot chat.BotName, cause error)
 
 	// OnLoad is told when Run has loaded what waits for a bot. It must not
@@ -102,8 +103,9 @@ func (o Options) withDefaults() Options {
 
 // DeliveryRouter delivers for all bots. It is safe for concurrent use.
 type DeliveryRouter struct {
-	box  outbox.Outbox
-	opts Options
+	box     outbox.Outbox
+	opts    Options
+	pending atomic.Int64 // entries of all bots that have not ended, as far as is known here
 
 	mu       sync.RWMutex
 	bots     map[chat.BotName]*bot
@@ -205,7 +207,7 @@ func (r *DeliveryRouter) Message(ctx context.Context, id outbox.ID) (outbox.Entr
 }
 
 // Revive takes the chat off the dead targets, as an event from it does. It
-// costs nothing for a chat that is not dead.
+// costs nothing for a chat that is not dead. Only the bot's owner can do it.
 func (r *DeliveryRouter) Revive(ctx context.Context, t chat.Target) error {
 	b, err := r.bot(t.Bot)
 	if err != nil {
@@ -215,7 +217,8 @@ func (r *DeliveryRouter) Revive(ctx context.Context, t chat.Target) error {
 }
 
 // Move rewrites a chat's id, with everything that waits for it. A platform may
-// announce this in an event before a send finds it out.
+// announce this in an event before a send finds it out. Only the bot's owner
+// can do it.
 func (r *DeliveryRouter) Move(ctx context.Context, t chat.Target, to chat.ChatID) error {
 	b, err := r.bot(t.Bot)
 	if err != nil {

@@ -20,10 +20,10 @@ const repeatMark = "(may be a repeat) "
 
 // fly makes a call and settles it; with the commit that settles it the bot may
 // have picked the next ones, of which this goroutine makes the first.
-func (b *bot) fly(ctx context.Context, cancel context.CancelCauseFunc, f *flight) {
+func (b *bot) fly(calls context.Context, f *flight) {
 	for f != nil {
-		batch, next := b.attempt(ctx, f)
-		err := b.commit(ctx, batch)
+		batch, next := b.attempt(calls, f)
+		err := b.commit(calls, batch)
 		b.mu.Lock()
 		if err == nil { // otherwise the note still tells of it
 			b.leaveSeat(f)
@@ -31,7 +31,7 @@ func (b *bot) fly(ctx context.Context, cancel context.CancelCauseFunc, f *flight
 		b.finished()
 		b.mu.Unlock()
 		if err != nil {
-			b.giveUp(cancel, next, err)
+			b.giveUp(next, err)
 			return
 		}
 		f = nil
@@ -44,54 +44,69 @@ func (b *bot) fly(ctx context.Context, cancel context.CancelCauseFunc, f *flight
 
 // attempt makes the call of f and gives the batch that settles it, with the
 // flights that it has room for.
-func (b *bot) attempt(ctx context.Context, f *flight) (outbox.Batch, []*flight) {
-	if err := b.prepare(ctx, f); err != nil {
-		return b.putBack(ctx, f, err)
+func (b *bot) attempt(calls context.Context, f *flight) (outbox.Batch, []*flight) {
+	if err := b.prepare(calls, f); errors.Is(err, errEnded) {
+		return b.skip(f)
+	} else if err != nil {
+		return b.putBack(calls, f)
 	}
 	if e := f.entry; len(e.Receipts) == 0 && !e.ExpiresAt.IsZero() && !time.Now().Before(e.ExpiresAt) {
 		f.slot.Cancel(time.Now())
-		return b.settle(ctx, f, outbox.Settlement{ID: f.id, State: outbox.Expired, Reason: "its deliver-by passed before it could be sent"}, nil)
+		return b.settle(calls, f, outbox.Settlement{ID: f.id, State: outbox.Expired, Reason: "its deliver-by passed before it could be sent"}, nil)
 	}
 	if err := b.box.Note(b.name, f.seat, outbox.Call{ID: f.id, Attempt: len(f.entry.Log)}); err != nil {
-		return b.putBack(ctx, f, err)
+		b.log.ErrorContext(calls, "the call could not be noted: it is tried again", "entry", f.id.String(), "err", err)
+		return b.putBack(calls, f)
 	}
-	receipt, err := b.call(ctx, f)
+	receipt, err := b.call(calls, f)
 	now := time.Now()
 	if err == nil {
-		return b.settle(ctx, f, delivered(f.entry, receipt, now), nil)
+		return b.settle(calls, f, delivered(f.entry, receipt, now), nil)
 	}
 	fail := sendError(err)
-	if fail == nil { // surely nothing was sent: the gateway stops
-		return b.putBack(ctx, f, err)
+	switch {
+	case fail == nil && calls.Err() != nil: // nothing was sent, and the gateway stops
+		return b.putBack(calls, f)
+	case fail == nil: // nothing was sent within the time for it
+		fail = &chat.SendError{Kind: chat.Temporary, Err: err}
 	}
-	return b.settle(ctx, f, b.opts.Rules.After(*f.entry, fail, now, random()), fail)
+	return b.settle(calls, f, b.opts.Rules.After(*f.entry, fail, now, random()), fail)
 }
 
-// prepare reads the body, and takes the slot anew if the old one is stale.
+var (
+	errStopping = errors.New("no new call is made")
+	errEnded    = errors.New("the entry has ended already")
+)
+
+// prepare reads the body, and takes the slot anew if the old one is stale. It
+// fails if no call is to be made.
 func (b *bot) prepare(ctx context.Context, f *flight) error {
 	if f.entry == nil {
 		entries, err := b.box.Read(ctx, f.id)
 		if err != nil {
+			b.log.ErrorContext(ctx, "the message could not be read: it is tried again", "entry", f.id.String(), "err", err)
 			return err
 		}
-		if len(entries) == 0 {
-			return errGone
+		if len(entries) == 0 || !entries[0].State.Pending() {
+			return errEnded
 		}
 		f.entry = &entries[0]
 	}
-	if time.Since(f.at) <= staleSlot {
-		return nil
+	if time.Since(f.at) > staleSlot && !b.isStopping() {
+		f.slot.Cancel(time.Now())
+		ctx, cancel := context.WithTimeout(ctx, b.opts.SendTimeout) // a longer wait is the lane's
+		defer cancel()
+		slot, err := b.limiter.Reserve(ctx, limiter.Call{Channel: string(f.target.Chat), Method: sendMethod})
+		if err != nil {
+			return err
+		}
+		f.slot, f.at = slot, time.Now()
 	}
-	f.slot.Cancel(time.Now())
-	slot, err := b.limiter.Reserve(ctx, limiter.Call{Channel: string(f.target.Chat), Method: sendMethod})
-	if err != nil {
-		return err
+	if b.isStopping() {
+		return errStopping
 	}
-	f.slot, f.at = slot, time.Now()
 	return nil
 }
-
-var errGone = errors.New("the entry is not in the store")
 
 // call makes one attempt. A panic of the adapter is an uncertain end.
 func (b *bot) call(ctx context.Context, f *flight) (receipt chat.Receipt, err error) {
@@ -127,15 +142,16 @@ func (b *bot) part(f *flight) chat.Part {
 	return part
 }
 
-// delivered settles a part that was sent; the entry goes on with the next one.
+// delivered settles a part that was sent; the entry goes on with the next one,
+// before everything else in its lane also after a restart.
 func delivered(e *outbox.Entry, receipt chat.Receipt, now time.Time) outbox.Settlement {
 	s := outbox.Settlement{
-		ID: e.ID, State: outbox.Queued, Receipt: receipt, Delivered: true,
+		ID: e.ID, State: outbox.Waiting, Due: now, Receipt: receipt, Delivered: true,
 		Attempts: e.Attempts, MayBeDuplicate: e.MayBeDuplicate,
 		Log: outbox.Attempt{At: now, Part: len(e.Receipts), Kind: outbox.Sent.String()},
 	}
 	if len(e.Receipts)+1 == len(e.Parts) {
-		s.State = outbox.Sent
+		s.State, s.Due = outbox.Sent, time.Time{}
 	}
 	return s
 }
@@ -153,11 +169,8 @@ func sendError(err error) *chat.SendError {
 }
 
 // putBack settles a flight whose call was not made.
-func (b *bot) putBack(ctx context.Context, f *flight, cause error) (outbox.Batch, []*flight) {
+func (b *bot) putBack(ctx context.Context, f *flight) (outbox.Batch, []*flight) {
 	f.slot.Cancel(time.Now())
-	if ctx.Err() == nil {
-		b.log.ErrorContext(ctx, "the message could not be read: it is tried again", "entry", f.id.String(), "err", cause)
-	}
 	set := outbox.Settlement{ID: f.id, State: outbox.Queued, Due: time.Now().Add(diskPause)}
 	if e := f.entry; e != nil {
 		set.Attempts, set.Uncertain, set.Degraded, set.MayBeDuplicate = e.Attempts, e.Uncertain, e.Degraded, e.MayBeDuplicate
@@ -167,8 +180,19 @@ func (b *bot) putBack(ctx context.Context, f *flight, cause error) (outbox.Batch
 	// stays as sending on disk, and is looked at again.
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.landed(f, set, time.Now())
-	return outbox.Batch{Owner: b.owner}, b.pick(time.Now())
+	batch := outbox.Batch{Owner: b.owner, At: time.Now()}
+	next := b.next(f, set, &batch)
+	return batch, next
+}
+
+// skip lets go of a flight whose entry has ended on disk by another hand.
+func (b *bot) skip(f *flight) (outbox.Batch, []*flight) {
+	f.slot.Cancel(time.Now())
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	batch := outbox.Batch{Owner: b.owner, At: time.Now()}
+	next := b.next(f, outbox.Settlement{ID: f.id, State: outbox.Cancelled}, &batch)
+	return batch, next
 }
 
 // settle applies the end of an attempt in memory, picks what can go next, and
@@ -180,17 +204,30 @@ func (b *bot) settle(ctx context.Context, f *flight, set outbox.Settlement, fail
 		set.Log = outbox.Attempt{}
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	batch := outbox.Batch{Owner: b.owner, At: now}
-	b.consequence(ctx, f, &set, fail, &batch, now)
-	b.logEnd(ctx, f, set, fail)
+	wasPaused := b.paused != nil
+	b.consequence(f, &set, fail, &batch, now)
+	nowPaused := b.paused != nil && !wasPaused
 	batch.Settled = []outbox.Settlement{set}
 	remember(f.entry, set)
-	b.landed(f, set, now)
-	next := b.pick(now)
-	batch.Sending = ids(next)
-	b.takeAnchors(&batch, now)
+	next := b.next(f, set, &batch)
+	b.mu.Unlock()
+
+	b.logEnd(ctx, f, set, fail)
+	if nowPaused {
+		b.log.ErrorContext(ctx, "the platform refuses the bot's login: its messages wait until it is let in", "err", fail)
+		b.opts.OnPause(b.name, fail)
+	}
 	return batch, next
+}
+
+// next frees the lane of a flight that has ended, and adds to the batch what
+// can go now. The caller holds the mutex.
+func (b *bot) next(f *flight, set outbox.Settlement, batch *outbox.Batch) []*flight {
+	b.landed(f, set, batch.At)
+	picked := b.pick(batch.At)
+	batch.Sending = ids(picked)
+	return picked
 }
 
 // remember keeps the entry in memory in step with its row.
@@ -221,10 +258,10 @@ func (b *bot) landed(f *flight, set outbox.Settlement, now time.Time) {
 	} else {
 		b.letGo(l.items[0])
 		l.pop()
-		b.pending--
+		b.count(-1)
 		b.probeEnded(l.target.Chat)
 	}
-	if newer, ok := b.lanes[l.target]; ok && newer != l { // the chat moved while both were busy
+	if newer := b.current(l); newer != l { // the chat moved while both were busy
 		newer.absorb(l)
 		l = newer
 	}
@@ -233,7 +270,7 @@ func (b *bot) landed(f *flight, set outbox.Settlement, now time.Time) {
 
 // consequence does what an answer means beyond its entry. Every kind of
 // failure has its one case here. The caller holds the mutex.
-func (b *bot) consequence(ctx context.Context, f *flight, set *outbox.Settlement, fail *chat.SendError, batch *outbox.Batch, now time.Time) {
+func (b *bot) consequence(f *flight, set *outbox.Settlement, fail *chat.SendError, batch *outbox.Batch, now time.Time) {
 	if fail == nil {
 		if set.Delivered {
 			b.succeeded(f, batch)
@@ -252,12 +289,14 @@ func (b *bot) consequence(ctx context.Context, f *flight, set *outbox.Settlement
 	case chat.Moved:
 		b.moveWith(f, fail.MovedTo, set, batch)
 	case chat.TargetGone:
+		if f.target.Chat != f.lane.target.Chat { // only the old id is gone: the chat moved meanwhile
+			set.State = outbox.Waiting
+			return
+		}
 		b.bury(f, fail, batch, now)
 	case chat.Unauthorized:
 		if b.paused == nil {
 			b.paused = fail
-			b.log.ErrorContext(ctx, "the platform refuses the bot's login: its messages wait until it is let in", "err", fail)
-			b.opts.OnPause(b.name, fail)
 		}
 	case chat.Uncertain, chat.Degradable, chat.Rejected:
 		// concerns the entry alone
@@ -268,11 +307,15 @@ func (b *bot) consequence(ctx context.Context, f *flight, set *outbox.Settlement
 // also for callers that wait already, so the lane itself needs no clock.
 func (b *bot) penalise(f *flight, set *outbox.Settlement, fail *chat.SendError, now time.Time) {
 	wait := fail.RetryAfter
+	blind := &f.lane.limited
+	if fail.Scope != chat.ScopeChannel {
+		blind = &b.limited
+	}
 	if wait > 0 {
-		f.lane.limited = 0
+		*blind = 0
 	} else {
-		f.lane.limited++
-		wait = outbox.BlindWait(f.lane.limited, random())
+		*blind++
+		wait = outbox.BlindWait(*blind, random())
 	}
 	set.Due = now.Add(wait)
 	var bucket limiter.Bucket // the bot's own
@@ -288,7 +331,7 @@ func (b *bot) penalise(f *flight, set *outbox.Settlement, fail *chat.SendError, 
 
 // succeeded clears what only failures keep up. The caller holds the mutex.
 func (b *bot) succeeded(f *flight, batch *outbox.Batch) {
-	f.lane.limited, f.lane.retrying = 0, false
+	f.lane.limited, f.lane.retrying, b.limited = 0, false, 0
 	b.recovered()
 	if _, ok := b.dead[f.lane.target.Chat]; ok {
 		delete(b.dead, f.lane.target.Chat)

@@ -8,7 +8,8 @@ import (
 	"github.com/chatgateway/gateway/outbox"
 )
 
-// maxHops ends the search for a chat's newest id, in case moves form a ring.
+// maxHops ends the search for a chat's newest id, and an entry's way from one
+// id to the next, in case moves form a ring.
 const maxHops = 8
 
 // deadChat is a chat that can't be reached, and whether a message is on its
@@ -77,24 +78,25 @@ func (b *bot) bury(f *flight, fail *chat.SendError, batch *outbox.Batch, now tim
 	batch.Dead = append(batch.Dead, d.DeadTarget)
 	b.forgetOldest(batch)
 
-	last := f.id
+	burial := outbox.Burial{Chat: id, UpTo: f.id, Reason: "dead target: " + fail.Error()}
 	for t, l := range b.lanes {
 		if t.Chat != id {
 			continue
 		}
 		for _, items := range [][]item{l.items, l.future} {
 			for _, it := range items {
-				last = max(last, it.id)
+				burial.UpTo = max(burial.UpTo, it.id)
 				b.letGo(it)
 			}
 		}
-		b.pending -= l.clear()
-		if len(l.items) > 0 {
+		b.count(-l.clear())
+		if l.busy {
 			l.items[0].body = nil
+			burial.Spared = append(burial.Spared, l.items[0].id)
 		}
 		b.place(l, now)
 	}
-	batch.Buried = append(batch.Buried, outbox.Burial{Chat: id, UpTo: last, Reason: "dead target: " + fail.Error()})
+	batch.Buried = append(batch.Buried, burial)
 }
 
 // forgetOldest keeps the dead targets within their bound.
@@ -115,6 +117,10 @@ func (b *bot) forgetOldest(batch *outbox.Batch) {
 // revive takes a chat off the dead targets.
 func (b *bot) revive(ctx context.Context, id chat.ChatID) error {
 	b.mu.Lock()
+	if !b.owned {
+		b.mu.Unlock()
+		return outbox.ErrNotOwner
+	}
 	id = b.resolve(chat.Target{Chat: id}).Chat
 	_, ok := b.dead[id]
 	delete(b.dead, id)
@@ -131,6 +137,10 @@ func (b *bot) revive(ctx context.Context, id chat.ChatID) error {
 // move rewrites a chat's id on the platform's word.
 func (b *bot) move(ctx context.Context, from, to chat.ChatID) error {
 	b.mu.Lock()
+	if !b.owned {
+		b.mu.Unlock()
+		return outbox.ErrNotOwner
+	}
 	batch := outbox.Batch{Owner: b.owner}
 	b.rename(from, to, &batch)
 	b.mu.Unlock()
@@ -145,19 +155,25 @@ func (b *bot) move(ctx context.Context, from, to chat.ChatID) error {
 // moveWith follows a move that a send found out: the entry and its lane go to
 // the new chat, and are tried again at once. The caller holds the mutex.
 func (b *bot) moveWith(f *flight, to chat.ChatID, set *outbox.Settlement, batch *outbox.Batch) {
-	if to == "" || to == f.lane.target.Chat {
+	hops := 0
+	for _, a := range f.entry.Log {
+		if a.Kind == chat.Moved.String() {
+			hops++
+		}
+	}
+	if to == "" || to == f.target.Chat || hops >= maxHops {
 		set.State = outbox.Dead
 		return
 	}
-	b.rename(f.lane.target.Chat, to, batch)
+	b.rename(f.target.Chat, to, batch)
 	set.Due = time.Time{}
 }
 
 // rename gives every lane of a chat its new id; a lane that the new chat has
 // already takes their entries in, by id. The caller holds the mutex.
 func (b *bot) rename(from, to chat.ChatID, batch *outbox.Batch) {
-	if from == to || b.resolve(chat.Target{Chat: from}).Chat == to {
-		return
+	if from == to || b.moved[from] == to || b.resolve(chat.Target{Chat: from}).Chat == to {
+		return // it is known
 	}
 	b.addMove(outbox.Move{From: from, To: to})
 	batch.Moves = append(batch.Moves, outbox.Move{From: from, To: to})
@@ -175,7 +191,8 @@ func (b *bot) rename(from, to chat.ChatID, batch *outbox.Batch) {
 		l.until = time.Time{}
 		if other, ok := b.lanes[l.target]; ok {
 			if l.busy && other.busy {
-				continue // l joins the other when its call has landed
+				other.absorb(l) // its call goes on; what it leaves joins too
+				continue
 			}
 			b.unlist(other)
 			if l.busy {
