@@ -48,7 +48,7 @@ type Config struct {
 
 var (
 	tokenForm  = regexp.MustCompile(`^[0-9]+:[A-Za-z0-9_-]+$`)
-	anyToken   = regexp.MustCompile(`^[A-Za-z0-9:_-]+$`) // whatever leaves the URL as it is
+	anyToken   = regexp.MustCompile(`^[A-Za-z0-9:_-]+$`)      // whatever leaves the URL as it is
 	secretForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,256}$`) // Bot API, setWebhook; read 2026-11-30
 )
 
