@@ -201,9 +201,11 @@ func (p *Pipeline) accept(ctx context.Context, events []chat.Event) error {
 		return err
 	}
 	for i, a := range accepted {
-		if a.Fresh {
-			p.observe(context.WithoutCancel(ctx), events[i])
+		if !a.Fresh {
+			p.log.InfoContext(ctx, "event is a repeat: it is not run again", "bot", string(events[i].Source.Bot), "event", events[i].ID)
+			continue
 		}
+		p.observe(context.WithoutCancel(ctx), events[i])
 	}
 	// From here on the events are stored: whatever fails is tried again after
 	// the next start, and the platform is told that they arrived.
