@@ -246,6 +246,13 @@ func (r *rig) wantRuns(want ...string) {
 	}
 }
 
+// forget drops the runs of one text.
+func (r *rig) forget(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.runs = slices.DeleteFunc(r.runs, func(x run) bool { return x.text == text })
+}
+
 func (r *rig) wantUnfinished(want int) {
 	r.t.Helper()
 	turns, err := r.disk.Unfinished(r.t.Context(), testBot, 0, 1000)
