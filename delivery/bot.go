@@ -34,6 +34,7 @@ type bot struct {
 	box     outbox.Outbox
 	opts    Options
 	log     *slog.Logger
+	verbose bool // the log takes debug records
 	restore func(*limiter.RateLimiter, []limiter.Anchors, time.Time)
 	total   *atomic.Int64 // pending of all bots
 	wake    chan struct{} // holds a token when the loop has something to look at
@@ -51,6 +52,7 @@ type bot struct {
 	ready    [4]readyList // by priority
 	parked   parkedHeap
 	opens    time.Time       // the bot's bucket refused until then
+	refused  []refusal       // by the limiter, for the debug log
 	passed   int             // slots given since a lower priority had one
 	lower    outbox.Priority // that had it
 	limited  int             // answers in a row, to any chat, that closed more than the chat and did not say how long
@@ -79,6 +81,7 @@ func newBot(a adapters.Adapter, lim *limiter.RateLimiter, r *DeliveryRouter) *bo
 	return &bot{
 		name: a.Bot(), adapter: a, limiter: lim, box: r.box, opts: r.opts,
 		log:     r.opts.Log.With("bot", string(a.Bot())),
+		verbose: r.opts.Log.Enabled(context.Background(), slog.LevelDebug), //nolint:forbidigo // a logger's level needs none
 		restore: r.restore,
 		seats:   newSeats(min(max(room, minFlights), maxFlights)),
 		total:   &r.pending,
@@ -295,6 +298,7 @@ func (b *bot) loop(ctx, calls context.Context, group *sync.WaitGroup) error {
 		picked := b.pick(now)
 		next := b.nextLook(now)
 		b.mu.Unlock()
+		b.logWaits(ctx)
 		if len(picked) > 0 {
 			group.Go(func() { b.send(calls, picked) })
 		}

@@ -108,9 +108,11 @@ func (b *bot) pick(now time.Time) []*flight {
 		slot, next, ok := b.limiter.TryReserve(now, limiter.Call{Channel: string(l.target.Chat), Method: sendMethod})
 		if !ok && slot.Blocked() == (limiter.Bucket{}) {
 			b.opens = next
+			b.waits(l, next.Sub(now))
 			break
 		}
 		if !ok {
+			b.waits(l, next.Sub(now))
 			l.until = next
 			b.park(l, next)
 			continue
@@ -123,6 +125,32 @@ func (b *bot) pick(now time.Time) []*flight {
 		picked = append(picked, b.board(&flight{lane: l, target: l.target, id: it.id, entry: it.body, slot: slot, at: now}))
 	}
 	return picked
+}
+
+// refusal is a wait that the limiter imposed on a lane.
+type refusal struct {
+	target chat.Target
+	wait   time.Duration
+}
+
+// waits remembers for the debug log that the limiter refused a lane. The caller
+// holds the mutex; the loop writes it down without.
+func (b *bot) waits(l *lane, wait time.Duration) {
+	const most = 100 // between two looks of the loop
+	if b.verbose && len(b.refused) < most {
+		b.refused = append(b.refused, refusal{l.target, wait})
+	}
+}
+
+// logWaits writes down what waits remembered.
+func (b *bot) logWaits(ctx context.Context) {
+	b.mu.Lock()
+	refused := b.refused
+	b.refused = nil
+	b.mu.Unlock()
+	for _, r := range refused {
+		b.log.DebugContext(ctx, "rate limit: waiting", "channel", string(r.target.Chat), "wait", r.wait)
+	}
 }
 
 // promote makes the lanes ready whose time has come.
