@@ -235,8 +235,8 @@ func (s *Store) applyTargets(ctx context.Context, b outbox.Batch) error {
 
 func (s *Store) applyAnchors(ctx context.Context, anchors []limiter.Anchors) error {
 	for _, a := range anchors {
-		if _, err := s.stmt.anchorState.ExecContext(ctx, a.Scope, a.Tokens, a.Ceiling, micros(a.At),
-			micros(a.PenaltyUntil), a.PenaltyFor.Microseconds(), a.Clean); err != nil {
+		if _, err := s.stmt.anchorState.ExecContext(ctx, a.Scope, a.Tokens, a.Ceiling, microsUp(a.At),
+			microsUp(a.PenaltyUntil), a.PenaltyFor.Microseconds(), a.Clean); err != nil {
 			return fmt.Errorf("store anchor: %w", err)
 		}
 		if a.Cleared {
@@ -246,7 +246,7 @@ func (s *Store) applyAnchors(ctx context.Context, anchors []limiter.Anchors) err
 		}
 		for _, c := range a.Channels {
 			if _, err := s.stmt.anchorChannel.ExecContext(ctx, a.Scope, c.Channel, c.Method, micros(a.At),
-				micros(c.DelayUntil), micros(c.RuleUntil), micros(c.PenaltyUntil), c.PenaltyFor.Microseconds()); err != nil {
+				microsUp(c.DelayUntil), microsUp(c.RuleUntil), microsUp(c.PenaltyUntil), c.PenaltyFor.Microseconds()); err != nil {
 				return fmt.Errorf("store channel anchor: %w", err)
 			}
 		}

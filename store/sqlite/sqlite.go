@@ -286,6 +286,14 @@ func micros(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
+// microsUp rounds up, for the ends of waits: a call must not leave early.
+func microsUp(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.Add(time.Microsecond - time.Nanosecond).UnixMicro()
+}
+
 func fromMicros(us int64) time.Time {
 	if us == 0 {
 		return time.Time{}
