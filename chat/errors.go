@@ -75,6 +75,7 @@ type SendError struct {
 	Scope      Scope         // with RateLimited
 	RetryAfter time.Duration // with RateLimited; 0 means that the platform did not say
 	MovedTo    ChatID        // with Moved
+	MaybeSent  bool          // with Temporary: unlikely as it is, the call may have been carried out, so a repeat is marked
 	Code       string        // the platform's own code, for people
 	Err        error         // the cause; holds no credential
 }

@@ -63,6 +63,7 @@ type bot struct {
 	bodies   int       // bytes of bodies in memory
 	paused   error     // why the login is refused; nil if it is not
 	down     outage
+	doubt    doubt
 	dead     map[chat.ChatID]*deadChat
 	moved    map[chat.ChatID]chat.ChatID
 }
@@ -77,6 +78,7 @@ type arrival struct {
 func newBot(a adapters.Adapter, lim *limiter.RateLimiter, r *DeliveryRouter) *bot {
 	cfg := lim.Config()
 	room := int(cfg.MessagesPerSecond*r.opts.SendTimeout.Seconds()) + cfg.BurstSize
+	prober, _ := a.(adapters.Prober)
 	return &bot{
 		name: a.Bot(), adapter: a, limiter: lim, box: r.box, opts: r.opts,
 		log:     r.opts.Log.With("bot", string(a.Bot())),
@@ -85,6 +87,7 @@ func newBot(a adapters.Adapter, lim *limiter.RateLimiter, r *DeliveryRouter) *bo
 		seats:   newSeats(min(max(room, minFlights), maxFlights)),
 		total:   &r.pending,
 		wake:    make(chan struct{}, 1),
+		doubt:   doubt{prober: prober},
 		lanes:   map[chat.Target]*lane{},
 		dead:    map[chat.ChatID]*deadChat{},
 		moved:   map[chat.ChatID]chat.ChatID{},
@@ -132,9 +135,13 @@ func (b *bot) loop(ctx, calls context.Context, group *sync.WaitGroup) error {
 		changed := b.limiter.Changed()
 		b.mu.Lock()
 		now := time.Now()
+		ask := b.beginAsking(now)
 		picked := b.pick(now)
 		next := b.nextLook(now)
 		b.mu.Unlock()
+		if ask {
+			group.Go(func() { b.ask(calls) })
+		}
 		b.logWaits(ctx)
 		if len(picked) > 0 {
 			group.Go(func() { b.send(calls, picked) })
@@ -237,7 +244,7 @@ func (b *bot) forget() outbox.Owner {
 			delete(b.lanes, t)
 		}
 	}
-	b.bodies = 0
+	b.bodies, b.doubt.lanes = 0, 0
 	b.count(b.storing - b.pending)
 	return owner
 }

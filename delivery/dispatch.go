@@ -213,6 +213,9 @@ func (b *bot) nextLook(now time.Time) time.Duration {
 	if at, ok := b.nextProbe(); ok && at.Before(next) {
 		next = at
 	}
+	if at, ok := b.askAt(); ok && at.Before(next) {
+		next = at
+	}
 	return max(next.Sub(now), 0)
 }
 

@@ -32,6 +32,7 @@ type lane struct {
 	arriving int        // entries whose commit is under way
 	limited  int        // answers in a row that asked to wait and did not say how long
 	retrying bool       // until is the backoff of a temporary failure
+	doubtful bool       // its first item may have arrived, and goes out again when the platform answers
 	list     *readyList // where it waits for a slot; nil if it does not
 	prev     *lane
 	next     *lane
@@ -107,7 +108,7 @@ func (l *lane) clear() int {
 
 // reset empties the lane altogether.
 func (l *lane) reset() {
-	l.busy, l.until, l.limited, l.retrying = false, time.Time{}, 0, false
+	l.busy, l.until, l.limited, l.retrying, l.doubtful = false, time.Time{}, 0, false, false
 	l.clear()
 }
 

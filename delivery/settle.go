@@ -286,6 +286,10 @@ func (b *bot) consequence(f *flight, set *outbox.Settlement, fail *chat.SendErro
 		b.penalise(f, set, fail, now)
 	case chat.Temporary:
 		b.failed(now)
+	case chat.Uncertain:
+		if set.State.Pending() {
+			b.suspect(f.lane, now.Add(firstAsk))
+		}
 	case chat.Moved:
 		b.moveWith(f, fail.MovedTo, set, batch)
 	case chat.TargetGone:
@@ -298,7 +302,7 @@ func (b *bot) consequence(f *flight, set *outbox.Settlement, fail *chat.SendErro
 		if b.paused == nil {
 			b.paused = fail
 		}
-	case chat.Uncertain, chat.Degradable, chat.Rejected:
+	case chat.Degradable, chat.Rejected:
 		// concerns the entry alone
 	}
 }
@@ -333,6 +337,7 @@ func (b *bot) penalise(f *flight, set *outbox.Settlement, fail *chat.SendError, 
 func (b *bot) succeeded(f *flight, batch *outbox.Batch) {
 	f.lane.limited, f.lane.retrying, b.limited = 0, false, 0
 	b.recovered()
+	b.proved()
 	if _, ok := b.dead[f.lane.target.Chat]; ok {
 		delete(b.dead, f.lane.target.Chat)
 		batch.Revived = append(batch.Revived, f.lane.target.Chat)

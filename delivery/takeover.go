@@ -144,7 +144,10 @@ func (b *bot) fill(owner outbox.Owner, backlog outbox.Backlog, settled []outbox.
 	for _, h := range slices.Backward(begun) {
 		l, it := b.loaded(h)
 		l.pushFirst(it)
-		if h.Due.After(l.until) {
+		switch {
+		case h.Called, h.State == outbox.Waiting && h.MayBeDuplicate:
+			b.suspect(l, time.Now())
+		case h.Due.After(l.until):
 			l.until, l.retrying = h.Due, true
 		}
 	}

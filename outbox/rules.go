@@ -91,6 +91,7 @@ func (rules Rules) After(e Entry, fail *chat.SendError, now time.Time, r float64
 	switch fail.Kind {
 	case chat.Temporary:
 		s.Attempts++
+		s.MayBeDuplicate = s.MayBeDuplicate || fail.MaybeSent
 		s.Due = now.Add(Backoff(s.Attempts, r))
 		if s.Attempts >= rules.MaxAttempts && now.Sub(e.CreatedAt) >= rules.MinAge {
 			s.State = Dead

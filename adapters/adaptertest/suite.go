@@ -45,7 +45,7 @@ type Platform struct {
 	// message was taken nor that it was refused, beside the suite's own.
 	Unreadable []string
 
-	// Undone are the 5xx statuses of which the adapter knows that nothing was
+	// Undone are the 5xx statuses of which the adapter takes it that nothing was
 	// done.
 	Undone []int
 

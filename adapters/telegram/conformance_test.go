@@ -77,7 +77,7 @@ func TestConformance(t *testing.T) {
 		Refuse:     func(text string) adaptertest.Answer { return refusal(400, "Bad Request: "+text, "") },
 		Failures:   failures(t),
 		Unreadable: []string{`{"result":{"message_id":5}}`, `{"ok":false}`, `{"ok":true,"result":{"message_id":5}`},
-		Undone:     []int{http.StatusServiceUnavailable},
+		Undone:     []int{http.StatusBadGateway, http.StatusServiceUnavailable},
 		Feed:       func(*testing.T) adaptertest.Feed { return newFeed() },
 		Push: &adaptertest.Push{
 			Request: func(body []byte) *http.Request {

@@ -69,6 +69,9 @@ func (a *Adapter) failure(got answer, now time.Time) *chat.SendError {
 	default:
 		failed.Kind = kindOfCode(code, e.Description, text)
 	}
+	// A 502 mostly means that the front end found no backend, but also that one
+	// went away in the middle of its answer.
+	failed.MaybeSent = failed.Kind == chat.Temporary && code == http.StatusBadGateway
 	return failed
 }
 
@@ -117,13 +120,13 @@ func kindOfStatus(status int) chat.Kind {
 		return chat.Unauthorized // no Bot API at this address, or not for us
 	case http.StatusRequestEntityTooLarge:
 		return chat.Rejected
-	case http.StatusServiceUnavailable:
-		return chat.Temporary // a front end turns away without asking its backend
+	case http.StatusServiceUnavailable, http.StatusBadGateway:
+		return chat.Temporary // a front end turns away without asking its backend, or could not reach it
 	}
 	if status >= http.StatusMultipleChoices && status < http.StatusInternalServerError {
 		return chat.Temporary
 	}
-	// A 2xx that can't be read, and 502 and 504: the backend may have had it.
+	// A 2xx that can't be read, and 504: the backend may have had it.
 	return chat.Uncertain
 }
 
@@ -141,8 +144,8 @@ func kindOfCode(code int, description, text string) chat.Kind {
 			return chat.Rejected
 		}
 		return chat.Unauthorized
-	case http.StatusServiceUnavailable:
-		return chat.Temporary // the Bot API itself never says so: something in front of it turned us away
+	case http.StatusServiceUnavailable, http.StatusBadGateway:
+		return chat.Temporary // the Bot API itself never says so, but something in front of it
 	}
 	if code >= http.StatusBadRequest && code < http.StatusInternalServerError {
 		return chat.Rejected
