@@ -53,6 +53,13 @@ type Prober interface {
 	Probe(ctx context.Context) error
 }
 
+// TargetChecker is implemented by adapters that can tell a target that can't
+// exist from one that may. CheckTarget does no I/O; its error is for the one
+// who wrote the target.
+type TargetChecker interface {
+	CheckTarget(t chat.Target) error
+}
+
 // Webhook is implemented by adapters to which the platform can push events.
 // The handler checks the platform's signature on the raw bytes before anything
 // else, and answers with success only after sink returned nil.

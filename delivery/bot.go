@@ -29,11 +29,11 @@ const (
 type bot struct {
 	name    chat.BotName
 	adapter adapters.Adapter
+	checker adapters.TargetChecker // nil: every target may exist
 	limiter *limiter.RateLimiter
 	box     outbox.Outbox
 	opts    Options
 	log     *slog.Logger
-	verbose bool // the log takes debug records
 	restore func(*limiter.RateLimiter, []limiter.Anchors, time.Time)
 	total   *atomic.Int64 // pending of all bots
 	wake    chan struct{} // holds a token when the loop has something to look at
@@ -52,6 +52,7 @@ type bot struct {
 	parked   parkedHeap
 	opens    time.Time       // the bot's bucket refused until then
 	refused  []refusal       // by the limiter, for the debug log
+	verbose  bool            // the log takes debug records
 	passed   int             // slots given since a lower priority had one
 	lower    outbox.Priority // that had it
 	limited  int             // answers in a row, to any chat, that closed more than the chat and did not say how long
@@ -79,10 +80,10 @@ func newBot(a adapters.Adapter, lim *limiter.RateLimiter, r *DeliveryRouter) *bo
 	cfg := lim.Config()
 	room := int(cfg.MessagesPerSecond*r.opts.SendTimeout.Seconds()) + cfg.BurstSize
 	prober, _ := a.(adapters.Prober)
+	checker, _ := a.(adapters.TargetChecker)
 	return &bot{
-		name: a.Bot(), adapter: a, limiter: lim, box: r.box, opts: r.opts,
+		name: a.Bot(), adapter: a, checker: checker, limiter: lim, box: r.box, opts: r.opts,
 		log:     r.opts.Log.With("bot", string(a.Bot())),
-		verbose: r.opts.Log.Enabled(context.Background(), slog.LevelDebug), //nolint:forbidigo // a logger's level needs none
 		restore: r.restore,
 		seats:   newSeats(min(max(room, minFlights), maxFlights)),
 		total:   &r.pending,
@@ -98,7 +99,7 @@ func newBot(a adapters.Adapter, lim *limiter.RateLimiter, r *DeliveryRouter) *bo
 func (b *bot) run(ctx context.Context, grace time.Duration) error {
 	calls, abort := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer abort(nil)
-	b.load(abort)
+	b.load(abort, b.log.Enabled(ctx, slog.LevelDebug))
 	if err := b.takeOver(ctx); err != nil {
 		b.forget()
 		return err

@@ -18,6 +18,11 @@ const sendMethod = "send"
 // compose checks, renders and splits a request before anything is stored, so
 // that a retry never repeats a part.
 func (b *bot) compose(q Request) (outbox.Entry, error) {
+	if b.checker != nil {
+		if err := b.checker.CheckTarget(q.Target); err != nil {
+			return outbox.Entry{}, fmt.Errorf("%w: %w", chat.ErrBadTarget, err)
+		}
+	}
 	texts := render.Plain(q.Message.Text, b.adapter.Capabilities(q.Target))
 	if len(texts) == 0 {
 		return outbox.Entry{}, ErrEmpty

@@ -12,10 +12,10 @@ import (
 
 // load begins a run: what is stored from here on may or may not be in the
 // backlog.
-func (b *bot) load(abort context.CancelCauseFunc) {
+func (b *bot) load(abort context.CancelCauseFunc, verbose bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.abort, b.loading = abort, true
+	b.abort, b.loading, b.verbose = abort, true, verbose
 }
 
 // takeOver becomes the owner and loads the backlog.

@@ -205,6 +205,7 @@ func (p *Pipeline) accept(ctx context.Context, events []chat.Event) error {
 			p.log.InfoContext(ctx, "event is a repeat: it is not run again", "bot", string(events[i].Source.Bot), "event", events[i].ID)
 			continue
 		}
+		p.log.DebugContext(ctx, "event", "target", events[i].Source.String(), "kind", events[i].Kind.String())
 		p.observe(context.WithoutCancel(ctx), events[i])
 	}
 	// From here on the events are stored: whatever fails is tried again after

@@ -113,7 +113,7 @@ func (c *Config) readToken() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	token := strings.TrimSpace(string(b))
+	token := strings.TrimSpace(strings.TrimPrefix(string(b), "\uFEFF")) // some editors write a byte order mark
 	if !c.tokenFits(token) {
 		return "", fmt.Errorf("%s: holds no token; it looks like 123456:ABC-DEF, alone on its line", path)
 	}

@@ -24,6 +24,7 @@ const lastDate = 253402300799
 type incoming struct {
 	event    chat.Event
 	callback string // the button press to be answered, if it is one
+	unread   bool   // it is no update that this package can read
 }
 
 // convert turns an update into an event. One that can't be read, or is of an
@@ -34,6 +35,8 @@ func convert(bot chat.BotName, id string, raw json.RawMessage, now time.Time) in
 	in := incoming{event: chat.Event{Kind: chat.EventOther, Source: chat.Target{Bot: bot}, At: now}}
 	if err := json.Unmarshal(raw, &u); err == nil {
 		in = c.update(u, in)
+	} else {
+		in.unread = true
 	}
 	in.event.ID = id
 	in.event.Raw = raw

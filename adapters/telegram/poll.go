@@ -180,6 +180,9 @@ func (p *poller) read(ctx context.Context, raws []json.RawMessage) batch {
 			continue
 		}
 		in := convert(p.a.bot, strconv.FormatInt(id, 10), raw, now)
+		if in.unread {
+			p.a.log.WarnContext(ctx, "an update can't be read: it is kept as it came, and not answered", "event", in.event.ID)
+		}
 		b.events = append(b.events, in.event)
 		if in.callback != "" {
 			b.callbacks = append(b.callbacks, in.callback)

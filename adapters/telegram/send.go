@@ -20,7 +20,7 @@ var publicName = regexp.MustCompile(`^@[A-Za-z0-9_]{1,64}$`)
 
 // Send makes one attempt at p by sendMessage. The receipt is the message id.
 func (a *Adapter) Send(ctx context.Context, t chat.Target, p chat.Part) (chat.Receipt, error) {
-	params, err := sendParams(t, p)
+	params, err := a.sendParams(t, p)
 	if err != nil {
 		return "", err
 	}
@@ -37,17 +37,25 @@ func (a *Adapter) Send(ctx context.Context, t chat.Target, p chat.Part) (chat.Re
 	return chat.Receipt(strconv.FormatInt(sent.ID, 10)), nil
 }
 
-func sendParams(t chat.Target, p chat.Part) (tgbotapi.Params, error) {
+// CheckTarget refuses a chat or a topic that Telegram can't have.
+func (a *Adapter) CheckTarget(t chat.Target) error {
 	if !validChat(t.Chat) {
-		return nil, refused(chat.Rejected, "chat %q is neither a number nor an @name", string(t.Chat))
+		return fmt.Errorf("chat %q is neither a number nor an @name", string(t.Chat))
+	}
+	if t.Thread != "" && !positive(string(t.Thread)) {
+		return fmt.Errorf("thread %q is no number", string(t.Thread))
+	}
+	return nil
+}
+
+func (a *Adapter) sendParams(t chat.Target, p chat.Part) (tgbotapi.Params, error) {
+	if err := a.CheckTarget(t); err != nil {
+		return nil, refused(chat.Rejected, "%w", err)
 	}
 	params := tgbotapi.Params{"chat_id": string(t.Chat), "text": p.Text}
 	params.AddNonEmpty("parse_mode", p.Markup)
 	params.AddBool("disable_notification", p.Silent)
 	if t.Thread != "" && t.Thread != generalTopic {
-		if !positive(string(t.Thread)) {
-			return nil, refused(chat.Rejected, "thread %q is no number", string(t.Thread))
-		}
 		params["message_thread_id"] = string(t.Thread)
 	}
 	if p.ReplyTo != "" {
