@@ -170,18 +170,26 @@ func (b *bot) receive(ctx context.Context) {
 		most := temporaryCap
 		if chat.KindOf(err) == chat.Unauthorized {
 			most = refusedCap
-			b.set(stateRefused, err.Error())
-			b.log.ErrorContext(ctx, "the platform refuses the bot's login: check its token", "wait", wait.String(), "err", err)
-		} else {
-			b.set(stateFailing, err.Error())
-			b.log.WarnContext(ctx, "the bot is not connected", "wait", wait.String(), "err", err)
 		}
 		wait = min(wait, most)
-		if !pause(ctx, wait/2+rand.N(wait/2)) { //nolint:gosec // jitter is no secret
+		actual := wait/2 + rand.N(wait/2) //nolint:gosec // jitter is no secret
+		b.tell(ctx, err, actual)
+		if !pause(ctx, actual) {
 			return
 		}
 		wait = min(2*wait, most)
 	}
+}
+
+// tell shows why the bot is not connected.
+func (b *bot) tell(ctx context.Context, err error, wait time.Duration) {
+	if chat.KindOf(err) == chat.Unauthorized {
+		b.set(stateRefused, err.Error())
+		b.log.ErrorContext(ctx, "the platform refuses the bot's login: check its token", "wait", wait.String(), "err", err)
+		return
+	}
+	b.set(stateFailing, err.Error())
+	b.log.WarnContext(ctx, "the bot is not connected", "wait", wait.String(), "err", err)
 }
 
 // recover queues what a former run left unanswered, before anything new.

@@ -53,6 +53,9 @@ func New(ctx context.Context, cfg *Config, opts ...Option) (*Gateway, error) {
 	for _, opt := range opts {
 		opt(&o)
 	}
+	if err := cfg.RequireBots(); err != nil {
+		return nil, err
+	}
 	g := &Gateway{cfg: cfg, log: o.log, dir: string(cfg.Gateway.DataDir)}
 	if err := g.open(ctx, o); err != nil {
 		return nil, errors.Join(err, g.Close())

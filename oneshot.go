@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/chatgateway/gateway/internal/api"
 	"github.com/chatgateway/gateway/internal/config"
 	"github.com/chatgateway/gateway/limiter"
+	"github.com/chatgateway/gateway/outbox"
 	"github.com/chatgateway/gateway/store/sqlite"
 )
 
@@ -30,8 +32,12 @@ func CheckBots(ctx context.Context, cfg *Config) []BotCheck {
 	var results []BotCheck
 	for _, name := range botNames(cfg) {
 		r := BotCheck{Bot: name, Platform: cfg.Bots[name].Platform}
-		if err := probe(ctx, cfg.Bots[name]); err != nil {
+		err := probe(ctx, cfg.Bots[name])
+		if err != nil {
 			r.Error = err.Error()
+		}
+		if err != nil && chat.KindOf(err) == chat.Unauthorized {
+			r.Error = "the platform refuses the login, check the token: " + r.Error
 		}
 		results = append(results, r)
 	}
@@ -65,26 +71,33 @@ func buildAlone(b *config.Bot, shared *limiters) (adapters.Adapter, error) {
 }
 
 // Enqueue stores a message while no gateway runs: it is sent after the next
-// start.
+// start. It refuses what a running gateway would refuse.
 func Enqueue(ctx context.Context, cfg *Config, m api.NewMessage) (a api.Accepted, err error) {
+	if err := cfg.RequireBots(); err != nil {
+		return a, err
+	}
+	q, err := api.Request(m, func(s string) (chat.Target, error) { return ResolveTarget(cfg, s) })
+	if err != nil {
+		return a, err
+	}
+	bot, ok := cfg.Bots[string(q.Target.Bot)]
+	if !ok {
+		return a, fmt.Errorf("%w: %s", delivery.ErrUnknownBot, q.Target.Bot)
+	}
+	adapter, err := buildAlone(bot, &limiters{byScope: map[string]*limiter.RateLimiter{}})
+	if err != nil {
+		return a, err
+	}
 	store, err := sqlite.Open(ctx, StorePath(cfg))
 	if err != nil {
 		return a, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	router := delivery.New(store, delivery.Options{})
-	shared := limiters{byScope: map[string]*limiter.RateLimiter{}}
-	for _, name := range botNames(cfg) {
-		adapter, err := buildAlone(cfg.Bots[name], &shared)
-		if err != nil {
-			return a, err
-		}
-		if err := router.Add(adapter, chat.Platform(cfg.Bots[name].Platform)); err != nil {
-			return a, err
-		}
+	if err := refusal(ctx, store, cfg, q.Target); err != nil {
+		return a, err
 	}
-	q, err := api.Request(m, func(s string) (chat.Target, error) { return ResolveTarget(cfg, s) })
-	if err != nil {
+	router := delivery.New(store, delivery.Options{})
+	if err := router.Add(adapter, chat.Platform(bot.Platform)); err != nil {
 		return a, err
 	}
 	ticket, err := router.Deliver(ctx, q)
@@ -92,4 +105,22 @@ func Enqueue(ctx context.Context, cfg *Config, m api.NewMessage) (a api.Accepted
 		return a, err
 	}
 	return api.Accepted{ID: ticket.ID.String(), Duplicate: ticket.Duplicate}, nil
+}
+
+// refusal reads from the store what only a bot's owner has in memory: how much
+// waits, and whether the chat is dead.
+func refusal(ctx context.Context, store *sqlite.Store, cfg *Config, t chat.Target) error {
+	backlog, err := store.Load(ctx, outbox.Owner{Bot: t.Bot})
+	if err != nil {
+		return err
+	}
+	if len(backlog.Heads) >= cfg.Delivery.MaxPending {
+		return outbox.ErrFull
+	}
+	for _, d := range backlog.Dead {
+		if d.Chat == t.Chat && time.Now().Before(d.ProbeAt) {
+			return &delivery.DeadTargetError{Target: t, Reason: d.Reason, Since: d.Since}
+		}
+	}
+	return nil
 }

@@ -88,7 +88,11 @@ func platformNames() []string {
 func checkConfig(cfg *Config) error {
 	var errs []error
 	for _, name := range botNames(cfg) {
-		if _, err := decodeBot(cfg.Bots[name]); err != nil {
+		b := cfg.Bots[name]
+		if _, known := platforms()[chat.Platform(b.Platform)]; !known {
+			continue // that is told already
+		}
+		if _, err := decodeBot(b); err != nil {
 			errs = append(errs, err)
 		}
 	}

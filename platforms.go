@@ -38,8 +38,8 @@ func telegramSettings(s *config.Section) (settings, error) {
 	if err := s.Decode(&c.Config); err != nil {
 		return nil, err
 	}
-	if err := c.Validate(); err != nil {
-		return nil, keyed(s, err)
+	if err := keyed(s, c.Validate()); err != nil {
+		return nil, err
 	}
 	return &c, nil
 }
@@ -53,6 +53,9 @@ func (c *telegramBot) build(name chat.BotName, l *limiter.RateLimiter, log *slog
 // keyed gives each mistake that a platform found its place in the file. A
 // platform writes the key in front: "webhook_url: missing".
 func keyed(s *config.Section, err error) error {
+	if err == nil {
+		return nil
+	}
 	mistakes := []error{err}
 	if many, ok := err.(interface{ Unwrap() []error }); ok {
 		mistakes = many.Unwrap()
@@ -64,6 +67,9 @@ func keyed(s *config.Section, err error) error {
 			continue
 		}
 		key, text, _ := strings.Cut(m.Error(), ": ")
+		if strings.HasPrefix(text, "missing") && s.Has(key) {
+			continue // it is there, with a mistake that is told already
+		}
 		errs = append(errs, s.Errorf(key, "%s", text))
 	}
 	return errors.Join(errs...)

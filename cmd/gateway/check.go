@@ -25,6 +25,9 @@ Exit code 0: all is well. 1: a login is refused or a platform can't be reached. 
 			if err := cfg.RequireBots(); err != nil {
 				return err
 			}
+			if offline && asJSON {
+				return printChecks(cmd, []gateway.BotCheck{}, true)
+			}
 			if offline {
 				fmt.Fprintln(cmd.OutOrStdout(), "the configuration is right; no bot was asked")
 				return nil

@@ -19,7 +19,7 @@ func newLogger(cfg config.Log, w io.Writer) *slog.Logger {
 	if cfg.Format == "json" || cfg.Format == "auto" && !terminal {
 		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: cfg.Slog(), ReplaceAttr: readable}))
 	}
-	return slog.New(tint.NewTextHandler(w, &tint.Options{Level: cfg.Slog(), TimeFormat: time.TimeOnly, NoColor: !terminal}))
+	return slog.New(tint.NewTextHandler(w, &tint.Options{Level: cfg.Slog(), TimeFormat: time.TimeOnly, NoColor: !terminal || os.Getenv("NO_COLOR") != ""}))
 }
 
 // readable writes durations as people do; JSON would count nanoseconds.

@@ -109,6 +109,7 @@ func rootCommand() *cobra.Command {
 	s := &settings{}
 	root := &cobra.Command{
 		Use:           "gateway",
+		Version:       thisBuild().Version,
 		Short:         "Chat bots whose messages are not lost, not doubled and not too many",
 		SilenceUsage:  true,
 		SilenceErrors: true,

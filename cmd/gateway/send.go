@@ -118,7 +118,9 @@ func printAccepted(cmd *cobra.Command, a api.Accepted, running, asJSON bool) err
 	if asJSON {
 		return json.NewEncoder(cmd.OutOrStdout()).Encode(a)
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), a.ID)
+	if _, err := fmt.Fprintln(cmd.OutOrStdout(), a.ID); err != nil {
+		return err
+	}
 	switch {
 	case a.Duplicate:
 		fmt.Fprintln(cmd.ErrOrStderr(), "this key was known: the id is the earlier message's")

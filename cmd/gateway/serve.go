@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"sync"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -34,7 +36,7 @@ Without a configuration file, TELEGRAM_BOT_TOKEN alone is enough.`,
 			if err != nil {
 				return err
 			}
-			return serve(cmd, cfg)
+			return serve(cmd, cfg, func() {})
 		},
 	}
 	cmd.Flags().BoolVar(&sim, "sim", false, "run on a built-in simulator of the platforms, without any token")
@@ -42,15 +44,15 @@ Without a configuration file, TELEGRAM_BOT_TOKEN alone is enough.`,
 	return cmd
 }
 
-func serve(cmd *cobra.Command, cfg *gateway.Config) error {
-	if err := cfg.RequireBots(); err != nil {
-		return err
-	}
+// serve runs the gateway; opened is called when nothing stands in its way.
+func serve(cmd *cobra.Command, cfg *gateway.Config, opened func()) error {
+	signal.Ignore(syscall.SIGPIPE) // a reader of the log that goes away must not take the bots along
 	log := newLogger(cfg.Log, cmd.ErrOrStderr())
 	g, err := gateway.New(cmd.Context(), cfg, gateway.WithLogger(log))
 	if err != nil {
 		return err
 	}
+	opened()
 	return g.Run(cmd.Context())
 }
 
@@ -72,8 +74,7 @@ func serveSimulated(cmd *cobra.Command, s *settings, listen string) error {
 	var group sync.WaitGroup
 	var simErr error
 	group.Go(func() { simErr = sim.Serve(ctx, ln) })
-	fmt.Fprintf(cmd.OutOrStdout(), "Write to the bot at http://%s/\n", ln.Addr())
-	err = serve(cmd, cfg)
+	err = serve(cmd, cfg, func() { fmt.Fprintf(cmd.OutOrStdout(), "Write to the bot at http://%s/\n", ln.Addr()) })
 	cancel() // the simulator answers until the gateway has stopped
 	group.Wait()
 	return errors.Join(err, simErr)

@@ -31,8 +31,8 @@ func versionCommand() *cobra.Command {
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(b)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "gateway %s (%s, %s)\n", b.Version, b.Go, b.Platform)
-			return nil
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "gateway %s (%s, %s)\n", b.Version, b.Go, b.Platform)
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

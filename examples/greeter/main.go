@@ -1,5 +1,5 @@
-// Command greeter is a bot in one Go file: it answers everybody by name and
-// counts. Start it like the gateway itself:
+// Command greeter is a bot in one Go file: it greets everybody by their
+// identity and counts. Start it like the gateway itself:
 //
 //	TELEGRAM_BOT_TOKEN=123456:ABC-DEF go run ./examples/greeter
 package main

@@ -96,7 +96,7 @@ func (o Options) withDefaults() Options {
 		o.Getenv = os.LookupEnv
 	}
 	if o.HomeDir == "" {
-		o.HomeDir, _ = os.UserHomeDir() // without one, ~ stays as it is
+		o.HomeDir, _ = os.UserHomeDir() // without one, ~ is a mistake
 	}
 	return o
 }

@@ -46,6 +46,9 @@ func (d *decoder) scalar(n *node, v reflect.Value) error {
 		if err := decodeString(n, v); err != nil {
 			return err
 		}
+		if d.home == "" && expandHome(v.String(), "/") != v.String() {
+			return errors.New("~ stands for the home folder, which is not known here (HOME is not set): write the path out")
+		}
 		v.SetString(expandHome(v.String(), d.home))
 		return nil
 	}
