@@ -73,8 +73,9 @@ func (s Scope) String() string {
 type SendError struct {
 	Kind       Kind
 	Scope      Scope         // with RateLimited
-	RetryAfter time.Duration // with RateLimited; 0 means that the platform did not say
+	RetryAfter time.Duration // with RateLimited and Temporary; 0 means that the platform did not say
 	MovedTo    ChatID        // with Moved
+	NotFound   bool          // with TargetGone: the platform does not know the chat, which many at once may not be the chats' fault
 	MaybeSent  bool          // with Temporary: unlikely as it is, the call may have been carried out, so a repeat is marked
 	Code       string        // the platform's own code, for people
 	Err        error         // the cause; holds no credential

@@ -65,6 +65,7 @@ type bot struct {
 	paused   error     // why the login is refused; nil if it is not
 	down     outage
 	doubt    doubt
+	hold     hold
 	dead     map[chat.ChatID]*deadChat
 	moved    map[chat.ChatID]chat.ChatID
 }
@@ -245,7 +246,7 @@ func (b *bot) forget() outbox.Owner {
 			delete(b.lanes, t)
 		}
 	}
-	b.bodies, b.doubt.lanes = 0, 0
+	b.bodies, b.doubt.lanes, b.doubt.login, b.hold = 0, 0, nil, hold{}
 	b.count(b.storing - b.pending)
 	return owner
 }

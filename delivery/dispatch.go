@@ -100,7 +100,7 @@ func (b *bot) pick(now time.Time) []*flight {
 	}
 	b.promote(now)
 	var picked []*flight
-	for len(b.seats) > 0 {
+	for len(b.seats) > 0 && !b.held(now) {
 		l := b.nextLane()
 		if l == nil {
 			break
@@ -207,8 +207,12 @@ func (b *bot) nextLook(now time.Time) time.Duration {
 	if len(b.parked) > 0 && b.parked[0].wakeAt.Before(next) {
 		next = b.parked[0].wakeAt
 	}
-	if b.anyReady() && len(b.seats) > 0 && b.opens.Before(next) {
-		next = b.opens
+	switch {
+	case !b.anyReady(), len(b.seats) == 0, b.hold.on && b.inFlight > 0:
+	case b.hold.on && b.hold.until.After(b.opens):
+		next = earlier(next, b.hold.until)
+	default:
+		next = earlier(next, b.opens)
 	}
 	if at, ok := b.nextProbe(); ok && at.Before(next) {
 		next = at
@@ -217,6 +221,13 @@ func (b *bot) nextLook(now time.Time) time.Duration {
 		next = at
 	}
 	return max(next.Sub(now), 0)
+}
+
+func earlier(a, c time.Time) time.Time {
+	if c.Before(a) {
+		return c
+	}
+	return a
 }
 
 func (b *bot) anyReady() bool {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/chatgateway/gateway/adapters"
+	"github.com/chatgateway/gateway/chat"
 )
 
 const (
@@ -21,6 +22,7 @@ type doubt struct {
 	at     time.Time       // when the platform is asked
 	asked  int             // in vain, one after the other
 	asking bool
+	login  error // a send was answered that the login is refused; nil if not
 }
 
 // suspect lets a lane wait until the platform has answered anything. The caller
@@ -37,6 +39,28 @@ func (b *bot) suspect(l *lane, at time.Time) {
 	if b.doubt.lanes == 1 && !b.doubt.asking {
 		b.doubt.at = at
 	}
+}
+
+// loginRefused is what follows from an answer that the login is refused. It
+// pauses the bot if the platform says the same when it is asked who the bot is;
+// else the answer concerned the message, which waits for its backoff. The
+// caller holds the mutex.
+func (b *bot) loginRefused(fail error) {
+	switch {
+	case b.paused != nil, b.doubt.login != nil:
+	case b.doubt.prober == nil:
+		b.paused = fail
+	default:
+		b.doubt.login, b.doubt.at = fail, time.Time{}
+		b.notify()
+	}
+}
+
+// tellPaused tells an operator, and whoever else wants to know, that the bot
+// waits for its login.
+func (b *bot) tellPaused(ctx context.Context, cause error) {
+	b.log.ErrorContext(ctx, "the platform refuses the bot's login: its messages wait until it is let in", "err", cause)
+	b.opts.OnPause(b.name, cause)
 }
 
 // proved lets all repeats go out: the platform answers. The caller holds the
@@ -62,7 +86,8 @@ func (b *bot) proved() {
 // askAt is when the platform is to be asked, if it is. The caller holds the
 // mutex.
 func (b *bot) askAt() (time.Time, bool) {
-	return b.doubt.at, b.doubt.lanes > 0 && !b.doubt.asking && b.owned && !b.stopping
+	open := b.doubt.lanes > 0 || b.doubt.login != nil
+	return b.doubt.at, open && !b.doubt.asking && b.owned && !b.stopping
 }
 
 // beginAsking reports whether the platform is to be asked now. The caller holds
@@ -81,15 +106,30 @@ func (b *bot) beginAsking(now time.Time) bool {
 func (b *bot) ask(calls context.Context) {
 	ctx, cancel := context.WithTimeout(calls, b.opts.SendTimeout)
 	defer cancel()
-	err := b.doubt.prober.Probe(ctx)
+	if err := b.answered(b.doubt.prober.Probe(ctx)); err != nil {
+		b.tellPaused(calls, err)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	defer b.finished()
+	b.finished()
+}
+
+// answered takes in what the platform said who the bot is. The error is why the
+// bot is paused now.
+func (b *bot) answered(err error) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.doubt.asking = false
 	if err == nil {
+		b.doubt.login = nil
 		b.proved()
-		return
+		return nil
+	}
+	if b.doubt.login != nil && b.paused == nil && chat.KindOf(err) == chat.Unauthorized {
+		b.doubt.login, b.paused = nil, err
+		return err
 	}
 	b.doubt.asked++
 	b.doubt.at = time.Now().Add(min(firstAsk<<min(b.doubt.asked, 3), lastAsk))
+	return nil
 }

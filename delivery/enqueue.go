@@ -145,7 +145,7 @@ func (b *bot) expect(e *outbox.Entry, now time.Time) arrival {
 // for one. The caller holds the mutex.
 func (b *bot) takeSlot(l *lane, e *outbox.Entry, now time.Time) *flight {
 	switch {
-	case !b.owned, b.stopping, b.paused != nil, len(b.seats) == 0, b.anyReady(),
+	case !b.owned, b.stopping, b.paused != nil, len(b.seats) == 0, b.hold.on, b.anyReady(),
 		l.busy, l.arriving > 0, len(l.items) > 0, l.until.After(now), e.NotBefore.After(now):
 		return nil
 	}

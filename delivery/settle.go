@@ -205,9 +205,9 @@ func (b *bot) settle(ctx context.Context, f *flight, set outbox.Settlement, fail
 	}
 	b.mu.Lock()
 	batch := outbox.Batch{Owner: b.owner, At: now}
-	wasPaused := b.paused != nil
+	wasPaused, wasHeld := b.paused != nil, b.hold.on
 	b.consequence(f, &set, fail, &batch, now)
-	nowPaused := b.paused != nil && !wasPaused
+	nowPaused, nowHeld := b.paused != nil && !wasPaused, b.hold.on && !wasHeld
 	batch.Settled = []outbox.Settlement{set}
 	remember(f.entry, set)
 	next := b.next(f, set, &batch)
@@ -215,8 +215,10 @@ func (b *bot) settle(ctx context.Context, f *flight, set outbox.Settlement, fail
 
 	b.logEnd(ctx, f, set, fail)
 	if nowPaused {
-		b.log.ErrorContext(ctx, "the platform refuses the bot's login: its messages wait until it is let in", "err", fail)
-		b.opts.OnPause(b.name, fail)
+		b.tellPaused(ctx, fail)
+	}
+	if nowHeld {
+		b.logHold(ctx)
 	}
 	return batch, next
 }
@@ -280,7 +282,7 @@ func (b *bot) consequence(f *flight, set *outbox.Settlement, fail *chat.SendErro
 	if fail.Kind != chat.RateLimited {
 		f.lane.limited = 0
 	}
-	f.lane.retrying = fail.Kind == chat.Temporary
+	f.lane.retrying = fail.Kind == chat.Temporary && fail.RetryAfter == 0 // the platform's own wait is not cut short
 	switch fail.Kind {
 	case chat.RateLimited:
 		b.penalise(f, set, fail, now)
@@ -297,11 +299,14 @@ func (b *bot) consequence(f *flight, set *outbox.Settlement, fail *chat.SendErro
 			set.State = outbox.Waiting
 			return
 		}
+		if fail.NotFound && b.distrust(f.target.Chat, batch, now) {
+			set.State, set.Due = outbox.Waiting, now.Add(holdProbe)
+			b.hold.until = now.Add(holdProbe)
+			return
+		}
 		b.bury(f, fail, batch, now)
 	case chat.Unauthorized:
-		if b.paused == nil {
-			b.paused = fail
-		}
+		b.loginRefused(fail)
 	case chat.Degradable, chat.Rejected:
 		// concerns the entry alone
 	}
@@ -338,6 +343,7 @@ func (b *bot) succeeded(f *flight, batch *outbox.Batch) {
 	f.lane.limited, f.lane.retrying, b.limited = 0, false, 0
 	b.recovered()
 	b.proved()
+	b.trust()
 	if _, ok := b.dead[f.lane.target.Chat]; ok {
 		delete(b.dead, f.lane.target.Chat)
 		batch.Revived = append(batch.Revived, f.lane.target.Chat)

@@ -176,6 +176,7 @@ func (b *bot) rename(from, to chat.ChatID, batch *outbox.Batch) {
 		return // it is known
 	}
 	b.addMove(outbox.Move{From: from, To: to})
+	b.limiter.Follow(time.Now(), string(from), string(to))
 	batch.Moves = append(batch.Moves, outbox.Move{From: from, To: to})
 	now := time.Now()
 	var lanes []*lane

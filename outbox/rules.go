@@ -89,10 +89,10 @@ func (rules Rules) After(e Entry, fail *chat.SendError, now time.Time, r float64
 		},
 	}
 	switch fail.Kind {
-	case chat.Temporary:
+	case chat.Temporary, chat.Unauthorized: // a refused login that the platform takes elsewhere concerns this message
 		s.Attempts++
 		s.MayBeDuplicate = s.MayBeDuplicate || fail.MaybeSent
-		s.Due = now.Add(Backoff(s.Attempts, r))
+		s.Due = now.Add(max(Backoff(s.Attempts, r), fail.RetryAfter))
 		if s.Attempts >= rules.MaxAttempts && now.Sub(e.CreatedAt) >= rules.MinAge {
 			s.State = Dead
 		}
@@ -100,8 +100,8 @@ func (rules Rules) After(e Entry, fail *chat.SendError, now time.Time, r float64
 		s.Due = now.Add(fail.RetryAfter)
 	case chat.Uncertain:
 		rules.afterUncertain(&s, now, r)
-	case chat.Moved, chat.Unauthorized:
-		// again as soon as the target is rewritten, the bot let in
+	case chat.Moved:
+		// again as soon as the target is rewritten
 	case chat.Degradable:
 		s.Degraded = true
 		if _, ok := e.Parts[len(e.Receipts)].Plainer(); !ok || e.Degraded {

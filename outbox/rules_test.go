@@ -99,7 +99,7 @@ func TestRules_After(t *testing.T) {
 			outbox.Settlement{Attempts: 1, Uncertain: 1, MayBeDuplicate: true, Due: now.Add(time.Second / 2)},
 		},
 		{"a moved chat is tried again at once", chat.Moved, outbox.Resend, nil, outbox.Settlement{}},
-		{"a refused login keeps the entry", chat.Unauthorized, outbox.Resend, nil, outbox.Settlement{}},
+		{"a refused login that the platform takes elsewhere is counted", chat.Unauthorized, outbox.Resend, nil, outbox.Settlement{Attempts: 1, Due: now.Add(time.Second / 2)}},
 		{"refused markup is tried without", chat.Degradable, outbox.Resend, nil, outbox.Settlement{Degraded: true}},
 		{
 			"refused again without markup is given up on", chat.Degradable, outbox.Resend,
