@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/chatgateway/gateway/chat"
 	"github.com/chatgateway/gateway/outbox"
@@ -49,6 +50,9 @@ func (s *Store) Note(bot chat.BotName, seat int, c outbox.Call) error {
 	if err != nil {
 		return fmt.Errorf("note call: %w", err)
 	}
+	if f == nil {
+		return nil
+	}
 	var b [noteSize]byte
 	binary.LittleEndian.PutUint64(b[:8], uint64(c.ID))      //nolint:gosec // an id is positive
 	binary.LittleEndian.PutUint64(b[8:], uint64(c.Attempt)) //nolint:gosec // a count
@@ -66,20 +70,44 @@ func (l *callLog) file(bot chat.BotName) (*os.File, error) {
 	if f, ok := l.files[bot]; ok {
 		return f, nil
 	}
+	f, err := l.open(bot)
+	if err != nil {
+		// Without notes every call counts as made, which is safe as long as no
+		// old notes are believed in their place.
+		if old, e := l.load(bot); e == nil && old.trusted {
+			return nil, err
+		}
+		f = nil
+	}
+	if l.files == nil {
+		l.files = map[chat.BotName]*os.File{}
+	}
+	l.files[bot] = f
+	return f, nil
+}
+
+func (l *callLog) open(bot chat.BotName) (*os.File, error) {
+	if info, err := os.Lstat(l.dir); err == nil && !info.IsDir() {
+		if err := os.Remove(l.dir); err != nil {
+			return nil, err
+		}
+	}
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(l.path(bot), os.O_RDWR|os.O_CREATE, 0o600)
+	path := l.path(bot)
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		if err := os.Remove(path); err != nil { // a link or an empty folder
+			return nil, err
+		}
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the store's own folder
 	if err != nil {
 		return nil, err
 	}
 	if err := begin(f); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	if l.files == nil {
-		l.files = map[chat.BotName]*os.File{}
-	}
-	l.files[bot] = f
 	return f, nil
 }
 
@@ -103,10 +131,10 @@ func begin(f *os.File) error {
 
 func (l *callLog) path(bot chat.BotName) string { return filepath.Join(l.dir, string(bot)) }
 
-// load reads what the former owner noted.
+// load reads what the former owner noted. What can't be read is not trusted.
 func (l *callLog) load(bot chat.BotName) (callNotes, error) {
 	b, err := os.ReadFile(l.path(bot))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, syscall.EIO) {
 		return callNotes{}, err
 	}
 	head := header()
@@ -129,7 +157,9 @@ func (l *callLog) close() error {
 	defer l.mu.Unlock()
 	var errs []error
 	for bot, f := range l.files {
-		errs = append(errs, f.Close())
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
 		delete(l.files, bot)
 	}
 	return errors.Join(errs...)

@@ -19,7 +19,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -52,6 +51,7 @@ type Store struct {
 	w     writer
 	stmt  statements
 	calls callLog
+	ready readiness
 
 	readByID *sql.Stmt // on the reading connections
 }
@@ -65,6 +65,9 @@ func Open(ctx context.Context, path string) (*Store, error) {
 		return nil, fmt.Errorf("control store: %w", err)
 	}
 	if err := writable(path); err != nil {
+		return nil, fmt.Errorf("control store: %w", err)
+	}
+	if err := orphaned(path); err != nil {
 		return nil, fmt.Errorf("control store: %w", err)
 	}
 	return openWith(ctx, path, busyTimeout)
@@ -160,26 +163,6 @@ func (s *Store) Close() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// probeSize is what must have room beside the database after a failed commit:
-// one page would often find some in a WAL that takes no message any more.
-const probeSize = 256 << 10
-
-// Ping reports whether the store can be written to. As long as commits succeed
-// it only takes the lock; after one that failed, a page must reach the disk and
-// some space must be free before the store counts as writable again.
-func (s *Store) Ping(ctx context.Context) error {
-	if !s.w.failing.Load() {
-		return s.exec(ctx, `UPDATE bots SET epoch = epoch WHERE name = ''`)
-	}
-	if err := probe(filepath.Dir(s.path), probeSize); err != nil {
-		if errors.Is(err, syscall.ENOSPC) {
-			err = fmt.Errorf("%w: %w", outbox.ErrNoSpace, err)
-		}
-		return fmt.Errorf("control store %s: %w", s.path, err)
-	}
-	return s.exec(ctx, `PRAGMA user_version = 1`) // nothing reads it
 }
 
 func migrate(ctx context.Context, db *sql.DB) error {
