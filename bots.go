@@ -173,6 +173,9 @@ func (b *bot) receive(ctx context.Context) {
 		}
 		wait = min(wait, most)
 		actual := wait/2 + rand.N(wait/2) //nolint:gosec // jitter is no secret
+		if fail, ok := errors.AsType[*chat.SendError](err); ok {
+			actual = max(actual, fail.RetryAfter)
+		}
 		b.tell(ctx, err, actual)
 		if !pause(ctx, actual) {
 			return
@@ -314,6 +317,21 @@ func (g *Gateway) Message(ctx context.Context, id outbox.ID) (outbox.Entry, bool
 
 func (g *Gateway) resolve(s string) (chat.Target, error) { return ResolveTarget(g.cfg, s) }
 
+// storeWorks asks the store; after a failure at most once a second, since it
+// then really writes.
+func (g *Gateway) storeWorks(ctx context.Context) error {
+	g.pingMu.Lock()
+	defer g.pingMu.Unlock()
+	if g.pingErr != nil && time.Since(g.pinged) < time.Second {
+		return g.pingErr
+	}
+	g.pingErr, g.pinged = g.store.Ping(ctx), time.Now()
+	if g.pingErr != nil {
+		g.log.WarnContext(ctx, "not ready", "err", g.pingErr)
+	}
+	return g.pingErr
+}
+
 func (g *Gateway) health(ctx context.Context) api.Health {
 	h := api.Health{Ready: true, Status: "ready", Bots: map[string]api.Bot{}}
 	for _, b := range g.bots {
@@ -323,9 +341,8 @@ func (g *Gateway) health(ctx context.Context) api.Health {
 	case g.draining.Load():
 		h.Ready, h.Status = false, "draining"
 	default:
-		if err := g.store.Ping(ctx); err != nil {
+		if err := g.storeWorks(ctx); err != nil {
 			h.Ready, h.Status = false, "the control store does not work"
-			g.log.WarnContext(ctx, "not ready", "err", err)
 		}
 	}
 	return h

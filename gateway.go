@@ -16,11 +16,14 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/gofrs/flock"
 
 	"github.com/chatgateway/gateway/chat"
 	"github.com/chatgateway/gateway/delivery"
@@ -41,9 +44,14 @@ type Gateway struct {
 	router   *delivery.DeliveryRouter
 	pipeline *inbound.Pipeline
 	bots     []*bot
+	lock     *flock.Flock // of the data folder
 	socket   net.Listener
 	listener net.Listener // nil if http.listen is empty
 	draining atomic.Bool
+
+	pingMu  sync.Mutex
+	pinged  time.Time
+	pingErr error // of the latest question to the store
 }
 
 // New opens the control store and the addresses, and builds every bot. No
@@ -64,7 +72,13 @@ func New(ctx context.Context, cfg *Config, opts ...Option) (*Gateway, error) {
 }
 
 func (g *Gateway) open(ctx context.Context, o options) error {
+	if err := os.MkdirAll(g.dir, 0o700); err != nil {
+		return fmt.Errorf("make the data folder: %w", err)
+	}
 	var err error
+	if g.lock, err = lockFolder(g.dir); err != nil {
+		return err
+	}
 	if g.store, err = sqlite.Open(ctx, StorePath(g.cfg)); err != nil {
 		return err
 	}
@@ -76,11 +90,26 @@ func (g *Gateway) open(ctx context.Context, o options) error {
 		if g.listener, err = lc.Listen(ctx, "tcp", g.cfg.HTTP.Listen); err != nil {
 			return fmt.Errorf("http.listen: %w: choose another address, or \"\" for none", err)
 		}
+		g.listener = api.LimitConns(g.listener)
 	}
 	if err := g.wire(o); err != nil {
 		return err
 	}
 	return nil
+}
+
+// lockFolder makes the data folder ours, until the process ends. It does not
+// rest on the control socket, whose file anybody may have removed.
+func lockFolder(dir string) (*flock.Flock, error) {
+	lock := flock.New(filepath.Join(dir, "gateway.lock"))
+	ok, err := lock.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("lock the data folder: %w", err)
+	}
+	if !ok {
+		return nil, api.ErrInUse
+	}
+	return lock, nil
 }
 
 // StorePath is where the configuration puts the control store.
@@ -149,6 +178,10 @@ func (g *Gateway) Close() error {
 	if g.store != nil {
 		errs = append(errs, g.store.Close())
 		g.store = nil
+	}
+	if g.lock != nil {
+		errs = append(errs, g.lock.Unlock())
+		g.lock = nil
 	}
 	return errors.Join(errs...)
 }
@@ -231,7 +264,7 @@ func (g *Gateway) serveHTTP(ctx context.Context) *serving {
 		if ln == nil {
 			return
 		}
-		srv := api.Server(ctx, h)
+		srv := api.Server(ctx, h, g.log)
 		s.servers = append(s.servers, srv)
 		s.group.Go(func() {
 			if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {

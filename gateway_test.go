@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -392,6 +393,25 @@ func TestNew_refusesAFolderInUse(t *testing.T) {
 	}
 	if _, err := gateway.New(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "another gateway is running") {
 		t.Errorf("New() = %v, want that another gateway is running", err)
+	}
+}
+
+func TestNew_refusesAFolderWhoseSocketIsGone(t *testing.T) {
+	sim := simulatortest.Start(t, simulatortest.Quiet())
+	dir := t.TempDir()
+	start(t, configText(dir, sim.URL, ""))
+	if err := os.Remove(filepath.Join(dir, api.SocketName)); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := gateway.ParseConfig([]byte(configText(dir, sim.URL, "")), gateway.LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gateway.New(t.Context(), cfg); !errors.Is(err, api.ErrInUse) {
+		t.Errorf("New() = %v, want ErrInUse", err)
+	}
+	if a, err := gateway.Enqueue(t.Context(), cfg, api.NewMessage{Target: "support:1", Text: "x"}); err == nil {
+		t.Errorf("Enqueue() = %+v beside a running gateway, which would not know of it", a)
 	}
 }
 

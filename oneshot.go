@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/chatgateway/gateway/adapters"
@@ -88,6 +89,17 @@ func Enqueue(ctx context.Context, cfg *Config, m api.NewMessage) (a api.Accepted
 	if err != nil {
 		return a, err
 	}
+	if err := os.MkdirAll(string(cfg.Gateway.DataDir), 0o700); err != nil {
+		return a, fmt.Errorf("make the data folder: %w", err)
+	}
+	lock, err := lockFolder(string(cfg.Gateway.DataDir))
+	if errors.Is(err, api.ErrInUse) {
+		return a, errors.New("a gateway is running on this data folder, but its control socket does not answer: restart it")
+	}
+	if err != nil {
+		return a, err
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
 	store, err := sqlite.Open(ctx, StorePath(cfg))
 	if err != nil {
 		return a, err

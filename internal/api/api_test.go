@@ -196,7 +196,7 @@ func TestListenSocket(t *testing.T) {
 	if _, err := api.ListenSocket(t.Context(), dir); !errors.Is(err, api.ErrInUse) {
 		t.Errorf("ListenSocket() while one listens = %v, want ErrInUse", err)
 	}
-	srv := api.Server(t.Context(), api.Control(options(&messages{})))
+	srv := api.Server(t.Context(), api.Control(options(&messages{})), slog.New(slog.DiscardHandler))
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(ln) }()
 	client, ok := api.Client(t.Context(), dir)

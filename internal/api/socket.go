@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -57,7 +58,11 @@ type socket struct {
 
 // Close removes the socket's file, too.
 func (s *socket) Close() error {
-	return errors.Join(s.Listener.Close(), os.Remove(s.path))
+	err := s.Listener.Close()
+	if gone := os.Remove(s.path); gone != nil && !errors.Is(gone, os.ErrNotExist) {
+		err = errors.Join(err, gone)
+	}
+	return err
 }
 
 // address gives a name of the socket that is short enough. A long path is
@@ -106,8 +111,9 @@ func Client(ctx context.Context, dir string) (*http.Client, bool) {
 }
 
 // Server gives an HTTP server with the bounds that all of ours have.
-func Server(ctx context.Context, h http.Handler) *http.Server {
+func Server(ctx context.Context, h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		Handler:           h,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       30 * time.Second,
