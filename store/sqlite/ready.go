@@ -60,7 +60,7 @@ func (r *readiness) samePath(path string) error {
 func orphaned(path string) error {
 	wal, err := os.Stat(path + "-wal")
 	if err != nil || wal.Size() == 0 {
-		return nil
+		return nil //nolint:nilerr // without a WAL nothing is orphaned
 	}
 	if db, err := os.Stat(path); err == nil && db.Size() > 0 {
 		return nil
