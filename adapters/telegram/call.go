@@ -135,14 +135,32 @@ func (a *Adapter) exchange(req *http.Request, got *answer, limit int64) (*http.R
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
-	if int64(len(body)) > limit {
-		body, err = body[:limit], errTooLarge
-	}
+	body, err := readBody(req.Context(), resp, limit)
 	*got = answer{status: resp.StatusCode, header: resp.Header, body: body, err: err}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	return resp, nil
+}
+
+// readBody reads and closes resp's body. It ends with ctx, whatever the
+// transport does then.
+func readBody(ctx context.Context, resp *http.Response, limit int64) ([]byte, error) {
+	defer resp.Body.Close()
+	if resp.StatusCode < http.StatusOK {
+		// After "101 Switching Protocols" the body is the bare connection, which
+		// no context ends.
+		return nil, errUnreadable
+	}
+	stream := resp.Body // the caller replaces it, perhaps before a late close below
+	stop := context.AfterFunc(ctx, func() { _ = stream.Close() })
+	defer stop()
+	body, err := io.ReadAll(io.LimitReader(stream, limit+1))
+	switch {
+	case int64(len(body)) > limit:
+		return body[:limit], errTooLarge
+	case err != nil && ctx.Err() != nil:
+		return body, ctx.Err()
+	}
+	return body, err
 }
 
 // lost classifies a call that got no answer.
