@@ -23,6 +23,8 @@ const (
 	DefaultPollTimeout = 50 * time.Second // the server clips a longer one (Bot API, getUpdates; read 2026-11-30)
 )
 
+const longestMode = 16 // bytes of an unknown mode that are quoted; a token is longer
+
 // Mode says how updates come in.
 type Mode string
 
@@ -48,8 +50,9 @@ type Config struct {
 
 var (
 	tokenForm  = regexp.MustCompile(`^[0-9]+:[A-Za-z0-9_-]+$`)
-	anyToken   = regexp.MustCompile(`^[A-Za-z0-9:_-]+$`)      // whatever leaves the URL as it is
-	secretForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,256}$`) // Bot API, setWebhook; read 2026-11-30
+	anyToken   = regexp.MustCompile(`^[A-Za-z0-9:_-]+$`)         // whatever leaves the URL as it is
+	tokenSlip  = regexp.MustCompile(`[0-9]+:[A-Za-z0-9_-]{20,}`) // a token where it does not belong
+	secretForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,256}$`)    // Bot API, setWebhook; read 2026-11-30
 )
 
 // Validate sets what is left out to its default, reads the token file, and
@@ -79,6 +82,8 @@ func (c *Config) validateToken() error {
 			return errors.New("token: malformed; it looks like 123456:ABC-DEF, without blanks or quotes")
 		}
 		return nil
+	case tokenSlip.MatchString(c.TokenFile):
+		return errors.New("token_file: holds a token, not a file's name; put it under token")
 	}
 	token, err := c.readToken()
 	if err != nil {
@@ -141,6 +146,9 @@ func (c *Config) validateMode() error {
 		return nil
 	case Webhook:
 		return errors.Join(c.validateWebhookURL(), c.validateSecret())
+	}
+	if len(c.Mode) > longestMode {
+		return errors.New("mode: is neither polling nor webhook") // it may be a token: it is not quoted
 	}
 	return fmt.Errorf("mode: %q is neither polling nor webhook", string(c.Mode))
 }
