@@ -38,6 +38,10 @@ func convert(bot chat.BotName, id string, raw json.RawMessage, now time.Time) in
 	} else {
 		in.unread = true
 	}
+	if in.event.Source.Chat == "" {
+		// What happened nowhere can be neither answered nor followed.
+		in.event.Kind, in.event.MovedTo = chat.EventOther, ""
+	}
 	in.event.ID = id
 	in.event.Raw = raw
 	return in

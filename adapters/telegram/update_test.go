@@ -155,6 +155,26 @@ func TestWebhook_recordsAnyJSON(t *testing.T) {
 	}
 }
 
+func TestWebhook_takesAnUpdateWithoutItsChatAsOther(t *testing.T) {
+	a := newAdapter(t, config(""))
+	for _, body := range []string{
+		`{"update_id":1,"message":{"message_id":7,"migrate_to_chat_id":-100300}}`,
+		`{"update_id":1,"message":{"message_id":7,"chat":{"id":0},"migrate_to_chat_id":-100300}}`,
+		`{"update_id":1,"message":{"message_id":7,"chat":{"id":0},"from":{"id":5},"text":"hi"}}`,
+		`{"update_id":1,"channel_post":{"message_id":7,"chat":null,"text":"hi"}}`,
+		`{"update_id":1,"edited_message":{"message_id":7,"from":{"id":5},"text":"hi"}}`,
+		`{"update_id":1,"message":{"message_id":7,"left_chat_member":{"id":5}}}`,
+		`{"update_id":1,"message_reaction":{"message_id":7,"user":{"id":5},"new_reaction":[]}}`,
+		`{"update_id":1,"my_chat_member":{"from":{"id":5},"new_chat_member":{"status":"kicked"}}}`,
+		`{"update_id":1,"callback_query":{"id":"a","data":"yes"}}`,
+	} {
+		_, events := push(a, []byte(body), nil)
+		if len(events) != 1 || events[0].Kind != chat.EventOther || events[0].MovedTo != "" || string(events[0].Raw) != body {
+			t.Errorf("%s gives %+v, want it recorded as other", body, events)
+		}
+	}
+}
+
 func FuzzUpdate(f *testing.F) {
 	raw, err := os.ReadFile("testdata/updates.json")
 	if err != nil {
@@ -184,6 +204,9 @@ func FuzzUpdate(f *testing.F) {
 		for _, e := range events {
 			if e.ID == "" || e.Source.Bot != "support" || e.At.IsZero() || !bytes.Equal(e.Raw, body) {
 				t.Errorf("event = %+v, want id, bot, time and raw form", e)
+			}
+			if e.Source.Chat == "" && e.Kind != chat.EventOther {
+				t.Errorf("event = %+v, want other without a chat", e)
 			}
 			if _, err := json.Marshal(e); err != nil {
 				t.Errorf("event can't be stored: %v", err)
