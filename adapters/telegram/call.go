@@ -100,12 +100,18 @@ func (p *progress) trace() *httptrace.ClientTrace {
 // or with ctx's error if surely nothing was sent. A nil result without an
 // error means that the wanted state already holds.
 func (a *Adapter) call(ctx context.Context, method string, params tgbotapi.Params, lim limits) (json.RawMessage, error) {
+	result, _, err := a.ask(ctx, method, params, lim)
+	return result, err
+}
+
+// ask is call for who has to see the answer as it came.
+func (a *Adapter) ask(ctx context.Context, method string, params tgbotapi.Params, lim limits) (json.RawMessage, answer, error) {
+	var got answer
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return nil, got, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, lim.within)
 	defer cancel()
-	var got answer
 	var sent progress
 	api := &tgbotapi.BotAPI{
 		Token: a.cfg.Token.Reveal(),
@@ -118,15 +124,15 @@ func (a *Adapter) call(ctx context.Context, method string, params tgbotapi.Param
 	resp, err := api.MakeRequest(method, params)
 	switch {
 	case got.status == 0:
-		return nil, a.lost(ctx, method, err, sent.stage.Load())
+		return nil, got, a.lost(ctx, method, err, sent.stage.Load())
 	case resp.Ok && got.status < http.StatusMultipleChoices:
-		return resp.Result, nil
+		return resp.Result, got, nil
 	}
 	if failed := a.failure(got, time.Now()); failed != nil {
 		failed.Err = fmt.Errorf("%s: %w", method, failed.Err)
-		return nil, failed
+		return nil, got, failed
 	}
-	return nil, nil
+	return nil, got, nil
 }
 
 // exchange reads the whole answer before the library sees it.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -70,9 +71,13 @@ type poller struct {
 	lastNews time.Time
 	hasty    int // polls in a row that brought nothing and came back early
 
-	network, conflict, refused backoff
-	failing                    string // the kind of the running series of failures, so that each is logged once
-	removed                    bool   // a webhook was removed since the last success
+	unread  int  // answers since the last readable one that hold updates, but none that can be read
+	singles int  // polls left that ask for one update, to find the one that can't be read
+	skipped bool // an update was skipped since the last readable answer
+
+	network, conflict, refused, repeated backoff
+	failing                              string // the kind of the running series of failures, so that each is logged once
+	removed                              bool   // a webhook was removed since the last success
 }
 
 // poll gives updates to sink until ctx ends. On a stop nothing is confirmed
@@ -83,6 +88,7 @@ func (a *Adapter) poll(ctx context.Context, sink adapters.Sink) error {
 		network:  backoff{low: 500 * time.Millisecond, high: 30 * time.Second},
 		conflict: backoff{low: 3 * time.Second, high: 30 * time.Second},
 		refused:  backoff{low: 500 * time.Millisecond, high: 30 * time.Second},
+		repeated: backoff{low: 2 * calm, high: 30 * time.Second}, // with jitter never below calm
 	}
 	defer p.answers.wait()
 	for ctx.Err() == nil {
@@ -100,7 +106,7 @@ func (a *Adapter) poll(ctx context.Context, sink adapters.Sink) error {
 // round is one poll. It gives the time to wait before the next one.
 func (p *poller) round(ctx context.Context) (time.Duration, error) {
 	start := time.Now()
-	raws, err := p.fetch(ctx)
+	b, err := p.fetch(ctx)
 	if ctx.Err() != nil {
 		return 0, nil //nolint:nilerr // a stop is no failure
 	}
@@ -108,33 +114,31 @@ func (p *poller) round(ctx context.Context) (time.Duration, error) {
 		return p.failed(ctx, err)
 	}
 	p.recovered(ctx)
-	if len(raws) == 0 {
-		return p.pace(start, false), nil
+	if len(b.events) == 0 {
+		return p.pace(start), nil
 	}
-	b := p.read(ctx, raws)
-	if len(b.events) > 0 {
-		p.a.heard(time.Now())
-		if err := p.sink(ctx, b.events...); err != nil {
-			if ctx.Err() != nil {
-				return 0, nil //nolint:nilerr // a stop is no failure
-			}
-			hold := p.refused.next()
-			p.a.log.WarnContext(ctx, "updates not stored, fetching them again", "err", p.a.redact.err(err), "wait", hold)
-			return hold, nil
+	p.a.heard(time.Now())
+	if err := p.sink(ctx, b.events...); err != nil {
+		if ctx.Err() != nil {
+			return 0, nil //nolint:nilerr // a stop is no failure
 		}
-	}
-	progress := b.next > p.offset
-	if progress {
-		p.offset, p.lastNews = b.next, time.Now()
-	} else if len(b.events) == 0 {
-		return p.refused.next(), nil // nothing could be read, not even where to go on
+		hold := p.refused.next()
+		p.a.log.WarnContext(ctx, "updates not stored, fetching them again", "err", p.a.redact.err(err), "wait", hold)
+		return hold, nil
 	}
 	p.refused.reset()
+	if b.next <= p.offset {
+		return p.again(ctx), nil
+	}
+	p.repeated.reset()
+	p.offset, p.lastNews, p.hasty = b.next, time.Now(), 0
+	p.note(ctx, b)
 	p.answers.answer(ctx, b.callbacks)
-	return p.pace(start, progress), nil
+	return 0, nil
 }
 
-func (p *poller) fetch(ctx context.Context) ([]json.RawMessage, error) {
+// fetch makes one call. The batch is empty only if no update waits.
+func (p *poller) fetch(ctx context.Context) (batch, error) {
 	timeout := p.a.cfg.PollTimeout
 	if p.offset > 0 && time.Since(p.lastNews) > idsRestart {
 		p.offset = 0
@@ -147,18 +151,29 @@ func (p *poller) fetch(ctx context.Context) ([]json.RawMessage, error) {
 	if p.offset > 0 {
 		params["offset"] = strconv.FormatInt(p.offset, 10)
 	}
-	result, err := p.a.call(ctx, "getUpdates", params, limits{within: timeout + slack, body: maxUpdates})
-	if errors.Is(err, errTooLarge) {
-		p.limit = max(1, p.limit/2)
-	}
+	result, got, err := p.a.ask(ctx, "getUpdates", params, limits{within: timeout + slack, body: maxUpdates})
 	if err != nil {
-		return nil, err
+		p.shrink(ctx, got)
+		return batch{}, err
 	}
 	var raws []json.RawMessage
 	if err := json.Unmarshal(result, &raws); err != nil || raws == nil {
-		return nil, &chat.SendError{Kind: chat.Uncertain, Err: fmt.Errorf("getUpdates: %w", errUnreadable)}
+		return batch{}, unreadableUpdates()
 	}
-	return raws, nil
+	if len(raws) == 0 {
+		p.singles = 0
+		return batch{}, nil
+	}
+	b := p.read(raws)
+	if len(b.events) == 0 {
+		p.stuck(ctx, 0)
+		return batch{}, unreadableUpdates()
+	}
+	return b, nil
+}
+
+func unreadableUpdates() error {
+	return &chat.SendError{Kind: chat.Uncertain, Err: fmt.Errorf("getUpdates: %w", errUnreadable)}
 }
 
 // batch is one answer, converted.
@@ -166,22 +181,27 @@ type batch struct {
 	events    []chat.Event
 	callbacks []string
 	next      int64 // the offset that confirms it
+
+	nameless int    // updates without a readable id, which next passes over
+	odd      int    // updates that are kept as they came
+	firstOdd string // the id of the first of them
 }
 
-func (p *poller) read(ctx context.Context, raws []json.RawMessage) batch {
+func (p *poller) read(raws []json.RawMessage) batch {
 	now := time.Now()
 	b := batch{}
 	for _, raw := range raws {
 		id, ok := updateID(raw)
 		if !ok {
-			if p.refused.n == 0 {
-				p.a.log.ErrorContext(ctx, "update without a readable id is skipped", "err", errUnreadable)
-			}
+			b.nameless++
 			continue
 		}
 		in := convert(p.a.bot, strconv.FormatInt(id, 10), raw, now)
 		if in.unread {
-			p.a.log.WarnContext(ctx, "an update can't be read: it is kept as it came, and not answered", "event", in.event.ID)
+			if b.odd == 0 {
+				b.firstOdd = in.event.ID
+			}
+			b.odd++
 		}
 		b.events = append(b.events, in.event)
 		if in.callback != "" {
@@ -189,19 +209,37 @@ func (p *poller) read(ctx context.Context, raws []json.RawMessage) batch {
 		}
 		b.next = max(b.next, id+1)
 	}
-	if b.next == 0 && p.offset > 0 {
-		// Ids are sequential, so at least one unreadable update stands here.
-		b.next = p.offset + 1
-	}
 	return b
 }
 
-// pace keeps a server that answers at once, with nothing new, from being asked
+// note logs, in one line for the batch, what could not be read of it.
+func (p *poller) note(ctx context.Context, b batch) {
+	if b.odd+b.nameless == 0 {
+		return
+	}
+	p.a.log.WarnContext(ctx, "updates can't be read: they are kept as they came, and not answered; those without an id are skipped",
+		"count", b.odd, "first", b.firstOdd, "without_id", b.nameless)
+}
+
+// again paces a server that repeats what is confirmed. The updates were given
+// to the sink all the same, which knows what it has.
+func (p *poller) again(ctx context.Context) time.Duration {
+	level := slog.LevelDebug
+	if p.repeated.n == 0 {
+		level = slog.LevelWarn
+	}
+	hold := p.repeated.next()
+	p.a.log.Log(ctx, level, "the server repeats updates that are confirmed", "offset", p.offset, "wait", hold)
+	return hold
+}
+
+// pace keeps a server that answers at once, with nothing, from being asked
 // without a pause.
-func (p *poller) pace(start time.Time, progress bool) time.Duration {
+func (p *poller) pace(start time.Time) time.Duration {
 	took := time.Since(start)
-	if progress || took >= calm {
+	if took >= calm {
 		p.hasty = 0
+		p.repeated.reset()
 		return 0
 	}
 	p.hasty++
@@ -215,7 +253,11 @@ func (p *poller) recovered(ctx context.Context) {
 	p.a.connected(time.Now())
 	p.network.reset()
 	p.conflict.reset()
-	p.limit, p.removed = batchSize, false
+	p.limit, p.removed, p.unread, p.skipped = batchSize, false, 0, false
+	if p.singles > 0 {
+		p.limit = 1
+		p.singles--
+	}
 	if p.failing != "" {
 		p.failing = ""
 		p.a.log.InfoContext(ctx, "receiving again")

@@ -1,6 +1,9 @@
 package telegram
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strconv"
+)
 
 // The structs below hold what the gateway reads of an update. The library's
 // own know neither topics nor reactions, and one odd field in them fails a
@@ -122,6 +125,9 @@ type membership struct {
 	} `json:"new_chat_member"`
 }
 
+// endOfIDs is far above every id that Telegram gives.
+const endOfIDs = 1 << 62
+
 // updateID reads the id of an update whose other fields may be unreadable.
 func updateID(raw json.RawMessage) (int64, bool) {
 	var u struct {
@@ -130,6 +136,14 @@ func updateID(raw json.RawMessage) (int64, bool) {
 	if err := json.Unmarshal(raw, &u); err != nil {
 		return 0, false
 	}
-	id := integer(u.ID)
-	return id, id > 0
+	return saneID(u.ID)
+}
+
+// saneID reads an id that can be counted on from.
+func saneID(raw []byte) (int64, bool) {
+	id, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil || id < 0 || id >= endOfIDs {
+		return 0, false
+	}
+	return id, true
 }
