@@ -98,8 +98,8 @@ func New(bot chat.BotName, cfg Config, lim *limiter.RateLimiter, opts ...Option)
 // Bot is the name under which the configuration knows this bot.
 func (a *Adapter) Bot() chat.BotName { return a.bot }
 
-// Limiter is the limiter given to New. Answers to button presses, polling and
-// setting the webhook don't draw from it.
+// Limiter is the limiter given to New. The adapter itself draws from it for
+// answers to button presses; polling and setting the webhook don't draw.
 func (a *Adapter) Limiter() *limiter.RateLimiter { return a.limiter }
 
 // Capabilities is the same for every chat of Telegram.

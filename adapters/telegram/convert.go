@@ -90,6 +90,9 @@ func (c conversion) message(m *message) chat.Event {
 	switch {
 	case m.MigrateTo != 0:
 		e.Kind, e.MovedTo = chat.EventMoved, chat.ChatID(decimal(m.MigrateTo))
+	case m.MigrateFrom != 0: // the new chat's word for the same move
+		e.Kind, e.MovedTo = chat.EventMoved, e.Source.Chat
+		e.Source.Chat = chat.ChatID(decimal(m.MigrateFrom))
 	case bool(m.NewChatMembers) || bool(m.LeftChatMember):
 		e.Kind = chat.EventMembership
 	case m.posted():

@@ -69,6 +69,10 @@ func (a *Adapter) failure(got answer, now time.Time) *chat.SendError {
 	default:
 		failed.Kind = kindOfCode(code, e.Description, text)
 	}
+	failed.NotFound = failed.Kind == chat.TargetGone && says(text, unknownChat...)
+	if failed.Kind == chat.Temporary {
+		failed.RetryAfter, _ = adapters.RetryAfter(got.header, now)
+	}
 	// A 502 mostly means that the front end found no backend, but also that one
 	// went away in the middle of its answer.
 	failed.MaybeSent = failed.Kind == chat.Temporary && code == http.StatusBadGateway
@@ -154,6 +158,9 @@ func kindOfCode(code int, description, text string) chat.Kind {
 	return chat.Uncertain
 }
 
+// unknownChat are the phrases for a chat that Telegram does not know.
+var unknownChat = []string{"chat not found", "private chat not found", "chat_not_found", "chat does not exist"}
+
 func kindOfBadRequest(text string) chat.Kind {
 	switch {
 	case begins(text, "can't parse entities"),
@@ -161,8 +168,9 @@ func kindOfBadRequest(text string) chat.Kind {
 		return chat.Degradable
 	case says(text, "logged out", "frozen_method_invalid"):
 		return chat.Unauthorized
-	case says(text, "chat not found", "private chat not found", "chat_not_found", "chat does not exist",
-		"have no write access to the chat", "need administrator rights in the channel chat",
+	case says(text, unknownChat...):
+		return chat.TargetGone
+	case says(text, "have no write access to the chat", "need administrator rights in the channel chat",
 		"not enough rights to send text messages to the chat",
 		"chat_write_forbidden", "chat_restricted", "user_is_blocked", "input_user_deactivated",
 		"group chat was upgraded to a supergroup chat"): // without the new id

@@ -287,7 +287,7 @@ func (p *poller) failed(ctx context.Context, err error) (time.Duration, error) {
 		return hold, nil
 	case chat.Temporary, chat.Uncertain, chat.Moved, chat.Degradable, chat.Rejected, chat.TargetGone:
 	}
-	hold := p.network.next()
+	hold := max(p.network.next(), failure.RetryAfter)
 	p.report(ctx, "no updates", err, hold)
 	return hold, nil
 }

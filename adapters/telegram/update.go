@@ -42,6 +42,7 @@ type message struct {
 	Caption        string   `json:"caption"`
 
 	MigrateTo      int64   `json:"migrate_to_chat_id"`
+	MigrateFrom    int64   `json:"migrate_from_chat_id"`
 	NewChatMembers present `json:"new_chat_members"`
 	LeftChatMember present `json:"left_chat_member"`
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/chatgateway/gateway/adapters"
 	"github.com/chatgateway/gateway/chat"
+	"github.com/chatgateway/gateway/limiter"
 )
 
 const (
@@ -109,8 +110,12 @@ func (a *Adapter) pushed(w http.ResponseWriter, r *http.Request, sink adapters.S
 		w.WriteHeader(http.StatusOK)
 		return
 	}
-	// An answer may carry one call, which saves a request of our own.
-	reply, err := json.Marshal(map[string]string{"method": "answerCallbackQuery", "callback_query_id": in.callback})
+	// An answer may carry one call, which saves a request of our own. Telegram
+	// counts it all the same.
+	if a.limiter != nil {
+		a.limiter.Take(now, limiter.Call{Method: answerMethod})
+	}
+	reply, err := json.Marshal(map[string]string{"method": answerMethod, "callback_query_id": in.callback})
 	if err != nil {
 		w.WriteHeader(http.StatusOK)
 		return
