@@ -42,14 +42,32 @@ func (p process) Limiter() *limiter.RateLimiter { return p.limiter }
 type disk struct {
 	*sqlite.Store
 
-	mu  sync.Mutex
-	err error
+	mu      sync.Mutex
+	err     error
+	readErr error
 }
 
 func (d *disk) fail(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.err = err
+}
+
+// failReads lets only the reading of turns fail.
+func (d *disk) failReads(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.readErr = err
+}
+
+func (d *disk) Unfinished(ctx context.Context, bot chat.BotName, after outbox.TurnID, limit int) ([]inbound.Turn, error) {
+	d.mu.Lock()
+	err := d.readErr
+	d.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return d.Store.Unfinished(ctx, bot, after, limit)
 }
 
 func (d *disk) fault() error {

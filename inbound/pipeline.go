@@ -52,7 +52,7 @@ type Options struct {
 	Notice        string                 // sent to who is denied; {retry_after} is the wait; empty: silence
 	Notices       *policy.Notices        // says when a notice is due; nobody is told without them
 	MaxConcurrent int                    // turns at once; 8
-	MaxWaiting    int                    // turns in memory; beyond it events are left with the platform; 1,000
+	MaxWaiting    int                    // turns in memory, at most 16 of a chat; beyond it events are left with the platform; 1,000
 	Timeout       time.Duration          // of one run of a handler; 300 s
 	MaxAttempts   int                    // runs of a turn whose handler fails; 5
 	Log           *slog.Logger           // nothing is logged without it
@@ -131,6 +131,7 @@ type Pipeline struct {
 	opts    Options
 	log     *slog.Logger
 	room    *semaphore.Weighted // turns in memory
+	perChat int                 // of them, for one chat
 	wake    chan struct{}
 
 	mu       sync.Mutex
@@ -149,12 +150,16 @@ func New(j Journal, r router, opts Options) *Pipeline {
 	return &Pipeline{
 		journal: j, router: r, opts: opts, log: opts.Log,
 		room:     semaphore.NewWeighted(int64(opts.MaxWaiting)),
+		perChat:  min(mostPerChat, share(opts.MaxWaiting)),
 		wake:     make(chan struct{}, 1),
 		bots:     map[chat.BotName]Bot{},
 		gates:    map[chat.BotName]*semaphore.Weighted{},
 		sessions: map[chat.Target]*session{},
 	}
 }
+
+// share is the part of the room that one chat, or one commit, may take.
+func share(room int) int { return max(room/8, 1) }
 
 // Add makes a bot's events welcome.
 func (p *Pipeline) Add(b Bot) {
@@ -164,12 +169,12 @@ func (p *Pipeline) Add(b Bot) {
 	p.gates[b.Name] = semaphore.NewWeighted(wholeGate)
 }
 
-// Accept is the adapters' Sink: it stores the events in one commit and starts
-// their turns. It blocks while too many turns wait, so that events stay with
-// the platform.
+// Accept is the adapters' Sink: it stores the events, in order, and starts
+// their turns. It blocks while the turns of too many chats wait, so that events
+// stay with the platform.
 func (p *Pipeline) Accept(ctx context.Context, events ...chat.Event) error {
-	for len(events) > 0 { // one commit, unless there are more than fit at all
-		n := min(len(events), p.opts.MaxWaiting)
+	for len(events) > 0 { // one commit, unless so many would wait for the room of all
+		n := min(len(events), share(p.opts.MaxWaiting))
 		if err := p.accept(ctx, events[:n]); err != nil {
 			return err
 		}
@@ -179,16 +184,16 @@ func (p *Pipeline) Accept(ctx context.Context, events ...chat.Event) error {
 }
 
 func (p *Pipeline) accept(ctx context.Context, events []chat.Event) error {
+	if err := p.room.Acquire(ctx, int64(len(events))); err != nil { // before the gate: nobody waits for room inside it
+		return fmt.Errorf("wait for room: %w", err)
+	}
+	taken := 0
+	defer func() { p.room.Release(int64(len(events) - taken)) }()
 	leave, err := p.enter(ctx, events[0].Source.Bot, 1)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	if err := p.room.Acquire(ctx, int64(len(events))); err != nil {
-		return fmt.Errorf("wait for room: %w", err)
-	}
-	taken := 0
-	defer func() { p.room.Release(int64(len(events) - taken)) }()
 	if p.isStopping() {
 		return ErrStopping
 	}
@@ -200,13 +205,20 @@ func (p *Pipeline) accept(ctx context.Context, events []chat.Event) error {
 	if err != nil {
 		return err
 	}
+	repeats, first := 0, ""
 	for i, a := range accepted {
 		if !a.Fresh {
-			p.log.InfoContext(ctx, "event is a repeat: it is not run again", "bot", string(events[i].Source.Bot), "event", events[i].ID)
+			if repeats == 0 {
+				first = events[i].ID
+			}
+			repeats++
 			continue
 		}
 		p.log.DebugContext(ctx, "event", "target", events[i].Source.String(), "kind", events[i].Kind.String())
 		p.observe(context.WithoutCancel(ctx), events[i])
+	}
+	if repeats > 0 {
+		p.log.InfoContext(ctx, "events are repeats: they are not run again", "bot", string(events[0].Source.Bot), "count", repeats, "event", first)
 	}
 	// From here on the events are stored: whatever fails is tried again after
 	// the next start, and the platform is told that they arrived.
@@ -218,7 +230,8 @@ func (p *Pipeline) accept(ctx context.Context, events []chat.Event) error {
 const wholeGate = 1 << 30
 
 // enter passes the bot's gate: accepting and recovering exclude each other, so
-// that a turn is queued once and older ones come first.
+// that a turn is queued once and older ones come first. Nobody waits for room
+// inside it.
 func (p *Pipeline) enter(ctx context.Context, bot chat.BotName, weight int64) (leave func(), err error) {
 	p.mu.Lock()
 	gate, ok := p.gates[bot]
@@ -233,8 +246,11 @@ func (p *Pipeline) enter(ctx context.Context, bot chat.BotName, weight int64) (l
 }
 
 // answerable says whether an event starts a turn. Bots are not answered, so
-// that two of them can't keep each other busy.
+// that two of them can't keep each other busy, nor is what came from no chat.
 func answerable(e chat.Event) bool {
+	if e.Source.Chat == "" {
+		return false
+	}
 	switch e.Kind {
 	case chat.EventMessage, chat.EventEdited, chat.EventButton:
 		return !e.FromBot
@@ -245,12 +261,17 @@ func answerable(e chat.Event) bool {
 
 // observe takes in what an event says of its chat.
 func (p *Pipeline) observe(ctx context.Context, e chat.Event) {
+	if e.Source.Chat == "" {
+		return
+	}
 	var err error
 	switch e.Kind {
 	case chat.EventMessage, chat.EventEdited, chat.EventButton, chat.EventReaction:
 		err = p.router.Revive(ctx, e.Source)
 	case chat.EventMoved:
-		err = p.router.Move(ctx, e.Source, e.MovedTo)
+		if e.MovedTo != "" {
+			err = p.router.Move(ctx, e.Source, e.MovedTo)
+		}
 	case chat.EventMembership, chat.EventOther:
 	}
 	if err != nil {
@@ -259,7 +280,7 @@ func (p *Pipeline) observe(ctx context.Context, e chat.Event) {
 }
 
 // admit asks the policy about fresh turns and queues those that it lets in. It
-// gives their number.
+// gives the number of those that stay in memory.
 func (p *Pipeline) admit(ctx context.Context, intakes []Intake, accepted []Accepted) int {
 	var fresh []Turn
 	for i, a := range accepted {
@@ -267,9 +288,7 @@ func (p *Pipeline) admit(ctx context.Context, intakes []Intake, accepted []Accep
 			fresh = append(fresh, Turn{ID: a.Turn, Event: intakes[i].Event})
 		}
 	}
-	turns := p.sift(ctx, fresh)
-	p.queue(turns)
-	return len(turns)
+	return p.queue(p.sift(ctx, fresh), inMemory)
 }
 
 // sift gives the turns that the policy lets in, noted as admitted, and ends

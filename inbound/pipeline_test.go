@@ -274,7 +274,9 @@ func TestPipeline_leavesEventsWithThePlatformWhenFull(t *testing.T) {
 			<-hold
 			return nil, nil
 		})
-		r.say("a", "1", "2", "3")
+		for _, id := range []string{"x", "y", "z"} {
+			r.say(id, "1")
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		late := r.event("b", "4")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -14,31 +13,23 @@ import (
 	"github.com/chatgateway/gateway/outbox"
 )
 
-// session is a chat's turns: one runs at a time, in the order of their events.
-type session struct {
-	key   chat.Target
-	turns []Turn    // by their ids; the first may be running
-	until time.Time // when a turn that failed is tried again
-}
-
-// queue adds turns to their sessions.
-func (p *Pipeline) queue(turns []Turn) {
+// queue adds turns to their sessions. It gives the change in the turns held in
+// memory: what a session does not keep is read again when its turn comes.
+func (p *Pipeline) queue(turns []Turn, in place) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	held := 0
 	for _, t := range turns {
 		s, ok := p.sessions[t.Event.Source]
 		if !ok {
-			s = &session{key: t.Event.Source}
+			s = &session{key: t.Event.Source, readTo: t.ID - 1}
 			p.sessions[s.key] = s
 			p.ready = append(p.ready, s)
 		}
-		i := len(s.turns)
-		for i > 1 && s.turns[i-1].ID > t.ID {
-			i--
-		}
-		s.turns = slices.Insert(s.turns, i, t)
+		held += s.add(t, in, p.perChat)
 	}
 	p.notify()
+	return held
 }
 
 // queued says whether the turn waits or runs already.
@@ -46,14 +37,13 @@ func (p *Pipeline) queued(t Turn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s, ok := p.sessions[t.Event.Source]
-	return ok && slices.ContainsFunc(s.turns, func(other Turn) bool { return other.ID == t.ID })
+	return ok && s.holds(t.ID)
 }
 
 // Recover queues the bot's turns that a former run left unfinished, in order
 // and before any new event is accepted: Accept waits for it. It returns when
-// all are queued; more than MaxWaiting of them need a pipeline that runs.
+// all are queued; what does not fit in memory is read again in its time.
 func (p *Pipeline) Recover(ctx context.Context, bot chat.BotName) error {
-	const page = 100
 	leave, err := p.enter(ctx, bot, wholeGate)
 	if err != nil {
 		return err
@@ -70,15 +60,12 @@ func (p *Pipeline) Recover(ctx context.Context, bot chat.BotName) error {
 			if p.queued(t) {
 				continue
 			}
-			if err := p.room.Acquire(ctx, 1); err != nil {
-				return fmt.Errorf("wait for room: %w", err)
+			in := p.again(ctx, t)
+			where, room := onDisk, 0
+			if p.room.TryAcquire(1) {
+				where, room = inMemory, 1
 			}
-			in := []Turn{t}
-			if !t.Admitted {
-				in = p.sift(ctx, in)
-			}
-			p.room.Release(int64(1 - len(in)))
-			p.queue(in)
+			p.room.Release(int64(room - p.queue(in, where)))
 		}
 	}
 }
@@ -129,8 +116,7 @@ func (p *Pipeline) start(ctx context.Context, group *sync.WaitGroup) time.Durati
 		p.ready[0] = nil
 		p.ready = p.ready[1:]
 		p.running++
-		t := s.turns[0]
-		group.Go(func() { p.turn(ctx, s, t) })
+		group.Go(func() { p.turn(ctx, s) })
 	}
 	return next
 }
@@ -154,25 +140,51 @@ func (p *Pipeline) undelay(now time.Time) time.Duration {
 }
 
 // turn runs the session's first turn and puts the session back in line.
-func (p *Pipeline) turn(ctx context.Context, s *session, t Turn) {
-	ended := p.run(ctx, t)
-	if ended {
-		p.room.Release(1)
+func (p *Pipeline) turn(ctx context.Context, s *session) {
+	err := p.refill(ctx, s)
+	p.mu.Lock()
+	if len(s.turns) == 0 {
+		if err != nil {
+			s.until = time.Now().Add(rereadPause)
+		}
+		p.lineUp(s, err == nil)
+		p.mu.Unlock()
+		return
 	}
+	t := s.turns[0]
+	p.mu.Unlock()
+
+	ended := p.run(ctx, t)
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.running--
-	if ended {
+	switch {
+	case ended:
+		if !s.overdrawn {
+			p.room.Release(1)
+		}
 		s.turns[0] = Turn{}
 		s.turns = s.turns[1:]
-	} else {
+	default:
 		s.turns[0].Attempt++
 		s.until = time.Now().Add(outbox.Backoff(s.turns[0].Attempt, rand.Float64())) //nolint:gosec // jitter is no secret
+		if s.overdrawn {                                                             // it is not held over a pause
+			p.room.Release(int64(s.shrink(0) - 1))
+		}
 	}
+	s.overdrawn = false
+	p.lineUp(s, ended)
+}
+
+// lineUp puts a session that ran where it belongs: away when nothing is left,
+// else behind the others, at once or after its pause. The caller holds the
+// mutex.
+func (p *Pipeline) lineUp(s *session, now bool) {
+	p.running--
 	switch {
-	case len(s.turns) == 0:
+	case len(s.turns) == 0 && s.spilledTo == 0:
 		delete(p.sessions, s.key)
-	case ended:
+	case now:
 		p.ready = append(p.ready, s)
 	default:
 		p.delayed = append(p.delayed, s)
