@@ -73,10 +73,10 @@ func (c *chaos) heal() {
 	c.hung = nil
 }
 
-// try delivers unless the chat is dead.
+// try delivers unless the chat is dead, or the process dies meanwhile.
 func (c *chaos) try(target string) {
 	ticket, err := c.router.Deliver(c.t.Context(), text(target, fmt.Sprint(len(c.accepted))))
-	if _, dead := errors.AsType[*delivery.DeadTargetError](err); dead {
+	if _, dead := errors.AsType[*delivery.DeadTargetError](err); dead || errors.Is(err, errDied) {
 		return
 	}
 	if err != nil {
