@@ -60,6 +60,14 @@ type TargetChecker interface {
 	CheckTarget(t chat.Target) error
 }
 
+// Announcer is implemented by adapters whose Send calls Part.Leaving right
+// before bytes leave: when the connection is there, not while it is being made.
+// What is killed before that was surely not sent. For other adapters the whole
+// call counts.
+type Announcer interface {
+	Announces()
+}
+
 // Webhook is implemented by adapters to which the platform can push events.
 // The handler checks the platform's signature on the raw bytes before anything
 // else, and answers with success only after sink returned nil.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -93,7 +94,7 @@ func TestKindOf(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := chat.KindOf(tt.err); got != tt.want {
+			if got := chat.KindOf(tt.err); !reflect.DeepEqual(got, tt.want) {
 				t.Errorf("KindOf(%v) = %v, want %v", tt.err, got, tt.want)
 			}
 		})
@@ -157,7 +158,7 @@ func TestPart_Plainer(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got, ok := tt.part.Plainer(); got != tt.want || ok != tt.ok {
+			if got, ok := tt.part.Plainer(); !reflect.DeepEqual(got, tt.want) || ok != tt.ok {
 				t.Errorf("Plainer() = %+v, %v, want %+v, %v", got, ok, tt.want, tt.ok)
 			}
 		})

@@ -54,6 +54,7 @@ type Part struct {
 	ReplyTo  string `json:"reply_to,omitempty"`
 	Silent   bool   `json:"silent,omitempty"`
 	Key      string `json:"-"` // the same for every attempt of this part, for platforms that take an idempotency key
+	Leaving  func() `json:"-"` // nil, or called right before bytes leave, by an adapter that is an adapters.Announcer
 }
 
 // Plainer reports whether p has a simpler form, and gives it: no markup, and

@@ -27,16 +27,17 @@ const (
 // bot is one bot's outbox in memory: its lanes, what waits for what, and the
 // calls in flight.
 type bot struct {
-	name    chat.BotName
-	adapter adapters.Adapter
-	checker adapters.TargetChecker // nil: every target may exist
-	limiter *limiter.RateLimiter
-	box     outbox.Outbox
-	opts    Options
-	log     *slog.Logger
-	restore func(*limiter.RateLimiter, []limiter.Anchors, time.Time)
-	total   *atomic.Int64 // pending of all bots
-	wake    chan struct{} // holds a token when the loop has something to look at
+	name      chat.BotName
+	adapter   adapters.Adapter
+	checker   adapters.TargetChecker // nil: every target may exist
+	announces bool                   // the adapter tells when a call leaves
+	limiter   *limiter.RateLimiter
+	box       outbox.Outbox
+	opts      Options
+	log       *slog.Logger
+	restore   func(*limiter.RateLimiter, []limiter.Anchors, time.Time)
+	total     *atomic.Int64 // pending of all bots
+	wake      chan struct{} // holds a token when the loop has something to look at
 
 	mu       sync.Mutex
 	owner    outbox.Owner
@@ -82,8 +83,9 @@ func newBot(a adapters.Adapter, lim *limiter.RateLimiter, r *DeliveryRouter) *bo
 	room := int(cfg.MessagesPerSecond*r.opts.SendTimeout.Seconds()) + cfg.BurstSize
 	prober, _ := a.(adapters.Prober)
 	checker, _ := a.(adapters.TargetChecker)
+	_, announces := a.(adapters.Announcer)
 	return &bot{
-		name: a.Bot(), adapter: a, checker: checker, limiter: lim, box: r.box, opts: r.opts,
+		name: a.Bot(), adapter: a, checker: checker, announces: announces, limiter: lim, box: r.box, opts: r.opts,
 		log:     r.opts.Log.With("bot", string(a.Bot())),
 		restore: r.restore,
 		seats:   newSeats(min(max(room, minFlights), maxFlights)),

@@ -54,8 +54,7 @@ func (b *bot) attempt(calls context.Context, f *flight) (outbox.Batch, []*flight
 		f.slot.Cancel(time.Now())
 		return b.settle(calls, f, outbox.Settlement{ID: f.id, State: outbox.Expired, Reason: "its deliver-by passed before it could be sent"}, nil)
 	}
-	if err := b.box.Note(b.name, f.seat, outbox.Call{ID: f.id, Attempt: len(f.entry.Log)}); err != nil {
-		b.log.ErrorContext(calls, "the call could not be noted: it is tried again", "entry", f.id.String(), "err", err)
+	if !b.announces && b.note(calls, f) != nil {
 		return b.putBack(calls, f)
 	}
 	receipt, err := b.call(calls, f)
@@ -108,6 +107,15 @@ func (b *bot) prepare(ctx context.Context, f *flight) error {
 	return nil
 }
 
+// note writes down that the call of f leaves now.
+func (b *bot) note(ctx context.Context, f *flight) error {
+	err := b.box.Note(b.name, f.seat, outbox.Call{ID: f.id, Attempt: len(f.entry.Log)})
+	if err != nil {
+		b.log.ErrorContext(ctx, "the call could not be noted: it is tried again", "entry", f.id.String(), "err", err)
+	}
+	return err
+}
+
 // call makes one attempt. A panic of the adapter is an uncertain end.
 func (b *bot) call(ctx context.Context, f *flight) (receipt chat.Receipt, err error) {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.SendTimeout)
@@ -119,6 +127,13 @@ func (b *bot) call(ctx context.Context, f *flight) (receipt chat.Receipt, err er
 		}
 	}()
 	part := b.part(f)
+	if b.announces {
+		part.Leaving = func() {
+			if b.note(ctx, f) != nil {
+				cancel() // nothing has left yet
+			}
+		}
+	}
 	b.log.DebugContext(ctx, "attempt", "entry", f.id.String(), "target", f.target.String(), "attempt", len(f.entry.Log)+1)
 	return b.adapter.Send(ctx, f.target, part)
 }

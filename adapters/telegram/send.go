@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http/httptrace"
 	"regexp"
 	"strconv"
 
@@ -24,6 +25,9 @@ func (a *Adapter) Send(ctx context.Context, t chat.Target, p chat.Part) (chat.Re
 	if err != nil {
 		return "", err
 	}
+	if p.Leaving != nil {
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { p.Leaving() }})
+	}
 	result, err := a.call(ctx, "sendMessage", params, plainCall)
 	if err != nil {
 		return "", err
@@ -36,6 +40,9 @@ func (a *Adapter) Send(ctx context.Context, t chat.Target, p chat.Part) (chat.Re
 	}
 	return chat.Receipt(strconv.FormatInt(sent.ID, 10)), nil
 }
+
+// Announces says that Send calls Part.Leaving.
+func (a *Adapter) Announces() {}
 
 // CheckTarget refuses a chat or a topic that Telegram can't have.
 func (a *Adapter) CheckTarget(t chat.Target) error {
