@@ -347,9 +347,43 @@ func (c *crashTest) settle() {
 			c.t.Errorf("%q arrived %d times and is not marked", text, copies)
 		}
 	}
+	c.checkMarks(client, arrived)
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	if code := p.wait(c.t); code != 0 {
 		c.t.Errorf("exit code %d, want 0", code)
+	}
+}
+
+// checkMarks goes through the whole outbox, answers included, and finds each
+// entry's text by the receipt of what arrived last.
+func (c *crashTest) checkMarks(client *http.Client, arrived map[string]int) {
+	texts := map[string]string{}
+	for _, m := range c.sim.Messages(0) {
+		texts[fmt.Sprintf("support:%d %d", m.ChatID, m.MessageID)] = m.Text
+	}
+	seen := 0
+	for id := 1; ; id++ {
+		resp, err := client.Get("http://gateway/api/messages/" + strconv.Itoa(id))
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		var m api.Message
+		_ = json.NewDecoder(resp.Body).Decode(&m)
+		resp.Body.Close()
+		if resp.StatusCode == http.StatusNotFound {
+			break
+		}
+		if len(m.Parts) != 1 || m.Parts[0].Receipt == "" {
+			continue
+		}
+		seen++
+		text := texts[m.Target+" "+m.Parts[0].Receipt]
+		if arrived[text] > 1 && !m.MayBeDuplicate {
+			c.t.Errorf("entry %d, %q, arrived %d times and is not marked", id, text, arrived[text])
+		}
+	}
+	if seen < len(c.ids)+c.injected {
+		c.t.Errorf("%d entries have a receipt, want at least %d", seen, len(c.ids)+c.injected)
 	}
 }
 
