@@ -64,8 +64,8 @@ type Options struct {
 	MaxDead     int           // dead targets a bot; 10,000
 	Log         *slog.Logger  // nothing is logged without it
 
-	// OnPause is told when a send finds the bot's login refused. The bot's
-	// entries wait until Resume. It must not block, but may call the router.
+	// OnPause is told when a send finds the bot's login refused, and the platform
+	// says the same when it is asked. The bot's entries wait until Resume. It must not block, but may call the router.
 	OnPause func(bot chat.BotName, cause error)
 
 	// OnLoad is told when Run has loaded what waits for a bot. It must not
