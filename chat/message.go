@@ -3,6 +3,7 @@ package chat
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"time"
 )
 
@@ -37,12 +38,24 @@ func ParseFormat(s string) (Format, error) {
 	return 0, fmt.Errorf("format %q is neither plain nor markdown", s)
 }
 
-// Message is content to be sent, before it is split into parts.
+// Message is content to be sent, before it is split into parts. It is stored
+// as JSON, so a field's name is part of the store's format.
 type Message struct {
 	Text    string
 	Format  Format
 	ReplyTo string // the platform's id of the message answered; empty for none
 	Silent  bool   // delivered without a sound where the platform can
+
+	Attachments []Attachment `json:",omitempty"` // sent after the text, in their order
+}
+
+// Attachment names a file that goes with a message. Its bytes are stored apart
+// from the message, under their digest.
+type Attachment struct {
+	Digest string `json:"digest"` // SHA-256 of the bytes, in lower-case hex
+	Name   string `json:"name"`   // the file's name as the reader sees it, without a folder
+	Type   string `json:"type"`   // MIME type
+	Size   int64  `json:"size"`   // bytes
 }
 
 // Part is one API call's worth of a message, rendered for its platform. It is
@@ -53,8 +66,14 @@ type Part struct {
 	Fallback string `json:"fallback,omitempty"` // what to send instead when the markup is refused; empty for none
 	ReplyTo  string `json:"reply_to,omitempty"`
 	Silent   bool   `json:"silent,omitempty"`
-	Key      string `json:"-"` // the same for every attempt of this part, for platforms that take an idempotency key
-	Leaving  func() `json:"-"` // nil, or called right before bytes leave, by an adapter that is an adapters.Announcer
+
+	Attachment *Attachment `json:"attachment,omitempty"` // the part is this file, and Text its caption
+
+	Key string `json:"-"` // the same for every attempt of this part, for platforms that take an idempotency key
+	// Open gives the bytes of Attachment, anew at each call; nil without one. The
+	// adapter closes what it opened.
+	Open    func() (io.ReadCloser, error) `json:"-"`
+	Leaving func()                        `json:"-"` // nil, or called right before bytes leave, by an adapter that is an adapters.Announcer
 }
 
 // Plainer reports whether p has a simpler form, and gives it: no markup, and

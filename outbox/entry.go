@@ -107,8 +107,13 @@ type Entry struct {
 	Target         chat.Target
 	State          State
 	Priority       Priority
-	Key            string // idempotency key; empty for none
-	Fingerprint    []byte // of the message under that key
+	Key            string        // idempotency key; empty for none
+	Fingerprint    []byte        // of the message under that key
+	Supersede      string        // supersede key within its target; empty for none
+	OnUncertain    OnUncertain   // zero: as the rules say
+	ReplayOf       ID            // the dead letter that this entry replays; zero for none
+	ReplayedBy     ID            // of a dead letter: the entry that replays it; zero if none does
+	Source         *chat.Message // what the caller handed over, where Parts do not say it all; nil: the one part is it
 	Parts          []chat.Part
 	Receipts       []chat.Receipt // of the parts sent so far: the next part's index is len(Receipts)
 	NotBefore      time.Time      // zero: at once
@@ -142,6 +147,32 @@ type Attempt struct {
 	Code       string        `json:"code,omitempty"`
 	RetryAfter time.Duration `json:"retry_after,omitempty"` // nanoseconds
 	Detail     string        `json:"detail,omitempty"`
+}
+
+// Message is what the caller handed over, as far as it has not been sent.
+func (e Entry) Message() chat.Message {
+	if e.Source != nil && len(e.Receipts) == 0 {
+		return *e.Source
+	}
+	var m chat.Message
+	if e.Source != nil {
+		m = *e.Source
+		m.Text, m.Attachments = "", nil
+	}
+	for i, p := range e.Parts[len(e.Receipts):] {
+		if i > 0 && p.Text != "" && m.Text != "" {
+			m.Text += "\n"
+		}
+		m.Text += p.Text
+		m.Silent = m.Silent || p.Silent
+		if p.ReplyTo != "" {
+			m.ReplyTo = p.ReplyTo
+		}
+		if p.Attachment != nil {
+			m.Attachments = append(m.Attachments, *p.Attachment)
+		}
+	}
+	return m
 }
 
 // Settlement records the end of an attempt and what becomes of the entry.

@@ -20,6 +20,7 @@ import (
 
 var (
 	_ outbox.Outbox   = (*Memory)(nil)
+	_ outbox.Archive  = (*Memory)(nil)
 	_ inbound.Journal = (*Memory)(nil)
 )
 
@@ -30,7 +31,9 @@ type Memory struct {
 	mu       sync.Mutex
 	fail     error
 	epochs   map[chat.BotName]int64
-	entries  []outbox.Entry // the index is the id minus one
+	entries  []outbox.Entry     // the index is the id minus one
+	outside  map[outbox.ID]bool // stored by a process without an owner, and not adopted yet
+	told     map[outbox.ID]bool
 	keys     map[string]outbox.ID
 	events   []event // the index is the turn's id minus one
 	known    map[eventKey]outbox.TurnID
@@ -60,6 +63,8 @@ type chatKey struct {
 func NewMemory() *Memory {
 	return &Memory{
 		epochs:   map[chat.BotName]int64{},
+		outside:  map[outbox.ID]bool{},
+		told:     map[outbox.ID]bool{},
 		keys:     map[string]outbox.ID{},
 		known:    map[eventKey]outbox.TurnID{},
 		dead:     map[chatKey]outbox.DeadTarget{},
@@ -104,7 +109,7 @@ func (m *Memory) Apply(_ context.Context, b outbox.Batch) (outbox.Applied, error
 	}
 	applied := outbox.Applied{New: make([]outbox.Stored, len(b.New))}
 	for i, e := range b.New {
-		applied.New[i] = m.insert(e, b.At)
+		applied.New[i] = m.insert(e, b.At, b.Owner == outbox.Owner{})
 	}
 	for _, id := range b.Sending {
 		if e := m.pending(b.Owner.Bot, id); e != nil {
@@ -123,13 +128,70 @@ func (m *Memory) Apply(_ context.Context, b outbox.Batch) (outbox.Applied, error
 	}
 	m.applyTargets(b)
 	m.applyAnchors(b.Anchors)
+	applied.Missed = m.applyLetters(b)
+	if b.Adopt {
+		applied.Adopted = m.adopt(b.Owner.Bot)
+	}
 	return applied, nil
+}
+
+// applyLetters changes dead letters, and gives those that could not be.
+func (m *Memory) applyLetters(b outbox.Batch) []outbox.ID {
+	var missed []outbox.ID
+	for _, ed := range b.Edits {
+		e := m.letter(b.Owner.Bot, ed.ID)
+		if e == nil {
+			missed = append(missed, ed.ID)
+			continue
+		}
+		e.Target, e.Parts, e.Receipts, e.Source = ed.Target, ed.Parts, ed.Receipts, ed.Source
+		*e = clone(*e)
+	}
+	for _, id := range b.Dropped {
+		e := m.letter(b.Owner.Bot, id)
+		if e == nil {
+			missed = append(missed, id)
+			continue
+		}
+		e.State, e.EndedAt = outbox.Cancelled, b.At
+	}
+	for _, id := range b.Told {
+		m.told[id] = true
+	}
+	return missed
+}
+
+// letter gives a dead letter that was not replayed, or nil.
+func (m *Memory) letter(bot chat.BotName, id outbox.ID) *outbox.Entry {
+	if id < 1 || int(id) > len(m.entries) {
+		return nil
+	}
+	e := &m.entries[id-1]
+	if e.Target.Bot != bot || e.State != outbox.Dead || e.ReplayedBy != 0 {
+		return nil
+	}
+	return e
+}
+
+// adopt takes over what was stored without an owner.
+func (m *Memory) adopt(bot chat.BotName) []outbox.Head {
+	var heads []outbox.Head
+	for _, e := range m.entries {
+		if e.Target.Bot == bot && m.outside[e.ID] {
+			delete(m.outside, e.ID)
+			if e.State.Pending() {
+				heads = append(heads, m.head(e))
+			}
+		}
+	}
+	return heads
 }
 
 // check refuses a batch before anything of it is stored.
 func (m *Memory) check(b outbox.Batch) error {
 	if b.Owner == (outbox.Owner{}) {
-		if len(b.Sending)+len(b.Settled)+len(b.Dead)+len(b.Revived)+len(b.Buried)+len(b.Moves)+len(b.Anchors) > 0 {
+		if len(b.Sending)+len(b.Settled)+len(b.Dead)+len(b.Revived)+len(b.Buried)+len(b.Moves)+len(b.Anchors)+
+			len(b.Edits)+len(b.Dropped)+len(b.Told) > 0 || b.Adopt {
 			return fmt.Errorf("only an owner may change more than new entries and turns: %w", outbox.ErrNotOwner)
 		}
 	} else if b.Owner.Epoch == 0 || b.Owner.Epoch != m.epochs[b.Owner.Bot] {
@@ -146,10 +208,20 @@ func (m *Memory) check(b outbox.Batch) error {
 		}
 		prints[e.Key] = e.Fingerprint
 	}
+	replayed := map[outbox.ID]bool{}
+	for _, e := range b.New {
+		if e.ReplayOf == 0 {
+			continue
+		}
+		if m.letter(e.Target.Bot, e.ReplayOf) == nil || replayed[e.ReplayOf] {
+			return outbox.ErrReplayed
+		}
+		replayed[e.ReplayOf] = true
+	}
 	return nil
 }
 
-func (m *Memory) insert(e outbox.Entry, at time.Time) outbox.Stored {
+func (m *Memory) insert(e outbox.Entry, at time.Time, outside bool) outbox.Stored {
 	if id := m.keys[e.Key]; id != 0 {
 		return outbox.Stored{ID: id, Duplicate: true}
 	}
@@ -159,6 +231,12 @@ func (m *Memory) insert(e outbox.Entry, at time.Time) outbox.Stored {
 	if e.Key != "" {
 		m.keys[e.Key] = e.ID
 	}
+	if outside {
+		m.outside[e.ID] = true
+	}
+	if e.ReplayOf != 0 {
+		m.entries[e.ReplayOf-1].ReplayedBy = e.ID
+	}
 	return outbox.Stored{ID: e.ID}
 }
 
@@ -167,7 +245,15 @@ func (m *Memory) insert(e outbox.Entry, at time.Time) outbox.Stored {
 func clone(e outbox.Entry) outbox.Entry {
 	e.Parts = slices.Clone(e.Parts)
 	for i := range e.Parts {
-		e.Parts[i].Key = ""
+		e.Parts[i].Key, e.Parts[i].Open, e.Parts[i].Leaving = "", nil, nil
+		if a := e.Parts[i].Attachment; a != nil {
+			e.Parts[i].Attachment = new(*a)
+		}
+	}
+	if e.Source != nil {
+		source := *e.Source
+		source.Attachments = slices.Clone(source.Attachments)
+		e.Source = &source
 	}
 	e.Receipts, e.Log = slices.Clone(e.Receipts), slices.Clone(e.Log)
 	e.Fingerprint = bytes.Clone(e.Fingerprint)
@@ -217,19 +303,19 @@ func (m *Memory) applyTargets(b outbox.Batch) {
 	}
 	for _, mv := range b.Moves {
 		known := slices.DeleteFunc(m.moves[bot], func(old outbox.Move) bool { return old.From == mv.From })
-		m.moves[bot] = append(known, mv)
+		m.moves[bot] = append(known, outbox.Move{From: mv.From, To: mv.To})
 	}
 }
 
 // retarget buries or moves a pending entry, as the batch says.
 func retarget(e *outbox.Entry, b outbox.Batch) {
 	for _, d := range b.Buried {
-		if e.Target.Chat == d.Chat && e.ID <= d.UpTo && e.State.Pending() && !slices.Contains(d.Spared, e.ID) {
+		if e.State.Pending() && slices.Contains(d.IDs, e.ID) {
 			e.State, e.EndedAt, e.Reason = outbox.Dead, b.At, d.Reason
 		}
 	}
 	for _, mv := range b.Moves {
-		if e.Target.Chat == mv.From && e.State.Pending() {
+		if e.State.Pending() && slices.Contains(mv.IDs, e.ID) {
 			e.Target.Chat = mv.To
 		}
 	}
@@ -256,15 +342,6 @@ func (m *Memory) Load(_ context.Context, o outbox.Owner) (outbox.Backlog, error)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var b outbox.Backlog
-	for _, e := range m.entries {
-		if e.Target.Bot == o.Bot && e.State.Pending() {
-			b.Heads = append(b.Heads, outbox.Head{
-				ID: e.ID, Chat: e.Target.Chat, Thread: e.Target.Thread, State: e.State, Priority: e.Priority,
-				NotBefore: e.NotBefore, ExpiresAt: e.ExpiresAt, Due: e.Due, MayBeDuplicate: e.MayBeDuplicate,
-				Called: e.State == outbox.Sending && m.called(o.Bot, outbox.Call{ID: e.ID, Attempt: len(e.Log)}),
-			})
-		}
-	}
 	for key, d := range m.dead {
 		if key.bot == o.Bot {
 			b.Dead = append(b.Dead, d)
@@ -278,6 +355,28 @@ func (m *Memory) Load(_ context.Context, o outbox.Owner) (outbox.Backlog, error)
 		b.Anchors = append(b.Anchors, a)
 	}
 	return b, nil
+}
+
+// Heads gives pending entries that an owner knows of, a few at once.
+func (m *Memory) Heads(_ context.Context, o outbox.Owner, after outbox.ID) ([]outbox.Head, error) {
+	const page = 100
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var heads []outbox.Head
+	for _, e := range m.entries[min(int(after), len(m.entries)):] {
+		if len(heads) < page && e.Target.Bot == o.Bot && e.State.Pending() && !m.outside[e.ID] {
+			heads = append(heads, m.head(e))
+		}
+	}
+	return heads, nil
+}
+
+func (m *Memory) head(e outbox.Entry) outbox.Head {
+	return outbox.Head{
+		ID: e.ID, Chat: e.Target.Chat, Thread: e.Target.Thread, State: e.State, Priority: e.Priority, Supersede: e.Supersede,
+		NotBefore: e.NotBefore, ExpiresAt: e.ExpiresAt, Due: e.Due, Begun: len(e.Receipts) > 0, MayBeDuplicate: e.MayBeDuplicate,
+		Called: e.State == outbox.Sending && m.called(e.Target.Bot, outbox.Call{ID: e.ID, Attempt: len(e.Log)}),
+	}
 }
 
 // called reports whether a call may have been made; without any note nobody
