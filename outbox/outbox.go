@@ -119,7 +119,7 @@ type Batch struct {
 	Turns   []TurnEnd
 	Dead    []DeadTarget  // marked, or marked again
 	Revived []chat.ChatID // no longer dead
-	Buried  []Burial
+	Ended   []Ending      // without an attempt
 	Moves   []Move
 	Anchors []limiter.Anchors
 	Edits   []Edit // of dead letters
@@ -200,9 +200,10 @@ type DeadTarget struct {
 	ProbeAt time.Time // from when on the next real message is let through
 }
 
-// Burial turns pending entries into dead letters.
-type Burial struct {
+// Ending ends pending entries for another reason than an attempt.
+type Ending struct {
 	IDs    []ID
+	State  State // Dead, Expired or Cancelled
 	Reason string
 }
 

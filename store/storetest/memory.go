@@ -190,7 +190,7 @@ func (m *Memory) adopt(bot chat.BotName) []outbox.Head {
 // check refuses a batch before anything of it is stored.
 func (m *Memory) check(b outbox.Batch) error {
 	if b.Owner == (outbox.Owner{}) {
-		if len(b.Sending)+len(b.Settled)+len(b.Dead)+len(b.Revived)+len(b.Buried)+len(b.Moves)+len(b.Anchors)+
+		if len(b.Sending)+len(b.Settled)+len(b.Dead)+len(b.Revived)+len(b.Ended)+len(b.Moves)+len(b.Anchors)+
 			len(b.Edits)+len(b.Dropped)+len(b.Told) > 0 || b.Adopt {
 			return fmt.Errorf("only an owner may change more than new entries and turns: %w", outbox.ErrNotOwner)
 		}
@@ -307,11 +307,11 @@ func (m *Memory) applyTargets(b outbox.Batch) {
 	}
 }
 
-// retarget buries or moves a pending entry, as the batch says.
+// retarget ends or moves a pending entry, as the batch says.
 func retarget(e *outbox.Entry, b outbox.Batch) {
-	for _, d := range b.Buried {
+	for _, d := range b.Ended {
 		if e.State.Pending() && slices.Contains(d.IDs, e.ID) {
-			e.State, e.EndedAt, e.Reason = outbox.Dead, b.At, d.Reason
+			e.State, e.EndedAt, e.Reason = d.State, b.At, d.Reason
 		}
 	}
 	for _, mv := range b.Moves {
