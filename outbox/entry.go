@@ -110,6 +110,7 @@ type Entry struct {
 	Key            string        // idempotency key; empty for none
 	Fingerprint    []byte        // of the message under that key
 	Supersede      string        // supersede key within its target; empty for none
+	Supersedes     ID            // of a new entry that the store does not know yet: the pending one that ends as Cancelled when it is stored
 	OnUncertain    OnUncertain   // zero: as the rules say
 	ReplayOf       ID            // the dead letter that this entry replays; zero for none
 	ReplayedBy     ID            // of a dead letter: the entry that replays it; zero if none does

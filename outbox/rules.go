@@ -99,7 +99,7 @@ func (rules Rules) After(e Entry, fail *chat.SendError, now time.Time, r float64
 	case chat.RateLimited: // never counted: the limiter holds the scope, not the entry's own clock
 		s.Due = now.Add(fail.RetryAfter)
 	case chat.Uncertain:
-		rules.afterUncertain(&s, now, r)
+		rules.For(e).afterUncertain(&s, now, r)
 	case chat.Moved:
 		// again as soon as the target is rewritten
 	case chat.Degradable:
@@ -122,6 +122,17 @@ func (rules Rules) afterUncertain(s *Settlement, now time.Time, r float64) {
 	s.MayBeDuplicate = true
 	s.Due = now.Add(Backoff(1, r))
 }
+
+// For gives the rules with what the entry itself asks for.
+func (rules Rules) For(e Entry) Rules {
+	if e.OnUncertain != 0 {
+		rules.OnUncertain = e.OnUncertain
+	}
+	return rules
+}
+
+// SupersededBy is the reason of an entry that a newer one took the place of.
+func SupersededBy(id ID) string { return "superseded by message " + id.String() }
 
 // Interrupted gives the settlement of an entry that was Sending when its
 // process died, after its call may have been made.

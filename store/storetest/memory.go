@@ -237,6 +237,9 @@ func (m *Memory) insert(e outbox.Entry, at time.Time, outside bool) outbox.Store
 	if e.ReplayOf != 0 {
 		m.entries[e.ReplayOf-1].ReplayedBy = e.ID
 	}
+	if old := m.pending(e.Target.Bot, e.Supersedes); old != nil {
+		old.State, old.EndedAt, old.Reason = outbox.Cancelled, at, outbox.SupersededBy(e.ID)
+	}
 	return outbox.Stored{ID: e.ID}
 }
 
@@ -257,6 +260,7 @@ func clone(e outbox.Entry) outbox.Entry {
 	}
 	e.Receipts, e.Log = slices.Clone(e.Receipts), slices.Clone(e.Log)
 	e.Fingerprint = bytes.Clone(e.Fingerprint)
+	e.Supersedes = 0
 	return e
 }
 
