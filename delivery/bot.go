@@ -32,11 +32,12 @@ type bot struct {
 	checker   adapters.TargetChecker // nil: every target may exist
 	announces bool                   // the adapter tells when a call leaves
 	limiter   *limiter.RateLimiter
-	box       outbox.Outbox
+	box       Store
 	opts      Options
 	log       *slog.Logger
 	restore   func(*limiter.RateLimiter, []limiter.Anchors, time.Time)
 	total     *atomic.Int64 // pending of all bots
+	outside   backlogSize   // what is stored for the bot, while another process owns it
 	wake      chan struct{} // holds a token when the loop has something to look at
 
 	mu       sync.Mutex
@@ -44,12 +45,14 @@ type bot struct {
 	owned    bool                    // the backlog is loaded; entries may be sent
 	abort    context.CancelCauseFunc // ends a run that has lost the bot
 	stopping bool                    // no new call is made
-	loading  bool                    // the backlog is being read
-	loadedTo outbox.ID               // what is stored up to here was in the backlog
-	early    []*outbox.Entry         // stored while the backlog was being read
-	storing  int                     // entries whose commit is under way
+	onHold   bool                    // an operator lets nothing leave
+	strange  bool                    // others have stored entries that are not adopted yet
+	adopting bool                    // they are being adopted
+	storing  [4]int                  // entries whose commit is under way, by priority
 	lanes    map[chat.Target]*lane
-	ready    [4]readyList // by priority
+	threads  map[chat.ChatID][]*lane // those of lanes that have a thread
+	latest   map[newest]outbox.ID    // pending entries with a supersede key
+	ready    [4]readyList            // by priority
 	parked   parkedHeap
 	opens    time.Time       // the bot's bucket refused until then
 	refused  []refusal       // by the limiter, for the debug log
@@ -57,7 +60,8 @@ type bot struct {
 	passed   int             // slots given since a lower priority had one
 	lower    outbox.Priority // that had it
 	limited  int             // answers in a row, to any chat, that closed more than the chat and did not say how long
-	pending  int
+	pending  [4]int          // by priority
+	room     chan struct{}   // closed when pending shrinks; nil while nobody listens
 	inFlight int
 	seats    []int     // those that are free: so many more calls can be in flight
 	active   int       // commits and flights that must end before the bot has stopped
@@ -76,6 +80,7 @@ type arrival struct {
 	lane   *lane
 	entry  *outbox.Entry
 	flight *flight // nil unless it got a slot
+	older  *item   // that it takes the place of; nil for none
 }
 
 func newBot(a adapters.Adapter, lim *limiter.RateLimiter, r *DeliveryRouter) *bot {
@@ -93,6 +98,9 @@ func newBot(a adapters.Adapter, lim *limiter.RateLimiter, r *DeliveryRouter) *bo
 		wake:    make(chan struct{}, 1),
 		doubt:   doubt{prober: prober},
 		lanes:   map[chat.Target]*lane{},
+		threads: map[chat.ChatID][]*lane{},
+		latest:  map[newest]outbox.ID{},
+		onHold:  r.opts.Held,
 		dead:    map[chat.ChatID]*deadChat{},
 		moved:   map[chat.ChatID]chat.ChatID{},
 	}
@@ -102,7 +110,7 @@ func newBot(a adapters.Adapter, lim *limiter.RateLimiter, r *DeliveryRouter) *bo
 func (b *bot) run(ctx context.Context, grace time.Duration) error {
 	calls, abort := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer abort(nil)
-	b.load(abort, b.log.Enabled(ctx, slog.LevelDebug))
+	b.begin(abort, b.log.Enabled(ctx, slog.LevelDebug))
 	if err := b.takeOver(ctx); err != nil {
 		b.forget()
 		return err
@@ -124,10 +132,33 @@ func (b *bot) add(l *lane, it item) {
 	l.push(it)
 }
 
-// count changes the number of pending entries. The caller holds the mutex.
-func (b *bot) count(n int) {
-	b.pending += n
+// count changes the number of pending entries of a priority. The caller holds
+// the mutex.
+func (b *bot) count(p outbox.Priority, n int) {
+	b.pending[p] += n
 	b.total.Add(int64(n))
+	if n < 0 && b.room != nil {
+		close(b.room)
+		b.room = nil
+	}
+}
+
+// uncount takes items out of the pending ones, which have ended. The caller
+// holds the mutex.
+func (b *bot) uncount(items []item) {
+	for _, it := range items {
+		b.count(outbox.Priority(it.priority), -1)
+		b.letGo(it)
+	}
+}
+
+// waiting is how many entries have not ended. The caller holds the mutex.
+func (b *bot) waiting() int {
+	n := 0
+	for _, of := range b.pending {
+		n += of
+	}
+	return n
 }
 
 // loop looks for lanes that can send, whenever something changed or the time
@@ -139,12 +170,15 @@ func (b *bot) loop(ctx, calls context.Context, group *sync.WaitGroup) error {
 		changed := b.limiter.Changed()
 		b.mu.Lock()
 		now := time.Now()
-		ask := b.beginAsking(now)
+		ask, adopt := b.beginAsking(now), b.beginAdopting()
 		picked := b.pick(now)
 		next := b.nextLook(now)
 		b.mu.Unlock()
 		if ask {
 			group.Go(func() { b.ask(calls) })
+		}
+		if adopt {
+			group.Go(func() { b.adopt(calls) })
 		}
 		b.logWaits(ctx)
 		if len(picked) > 0 {
@@ -240,16 +274,19 @@ func (b *bot) forget() outbox.Owner {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	owner := b.owner
-	b.owner, b.owned, b.loading, b.early = outbox.Owner{}, false, false, nil
-	for t, l := range b.lanes {
+	b.owner, b.owned = outbox.Owner{}, false
+	for _, l := range b.lanes {
 		b.unlist(l)
 		l.reset()
 		if l.arriving == 0 {
-			delete(b.lanes, t)
+			b.dropLane(l)
 		}
 	}
+	clear(b.latest)
 	b.bodies, b.doubt.lanes, b.doubt.login, b.hold = 0, 0, nil, hold{}
-	b.count(b.storing - b.pending)
+	for p := range b.pending {
+		b.count(outbox.Priority(p), b.storing[p]-b.pending[p])
+	}
 	return owner
 }
 

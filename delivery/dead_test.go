@@ -150,10 +150,6 @@ func TestRouter_probeOfADeadTargetSurvivesARestart(t *testing.T) {
 func TestRouter_buriesWhatItLoadsForADeadTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.fake.FailOnce(errGone)
-		r.send("a", "1")
-		pass(time.Second)
-		r.stop()
 		standby := delivery.New(r.store, delivery.Options{})
 		if err := standby.Add(process{Fake: r.fake}, "fake"); err != nil {
 			t.Fatalf("Add() = %v", err)
@@ -161,6 +157,14 @@ func TestRouter_buriesWhatItLoadsForADeadTarget(t *testing.T) {
 		ticket, err := standby.Deliver(t.Context(), text("a", "2"))
 		if err != nil {
 			t.Fatalf("Deliver() = %v", err)
+		}
+		r.fake.FailOnce(errGone)
+		r.send("a", "1")
+		pass(time.Second)
+		r.stop()
+		r.wantState(ticket.ID, outbox.Queued)
+		if _, err := standby.Deliver(t.Context(), text("a", "3")); err == nil {
+			t.Errorf("Deliver() = %v to a chat that its owner knows to be dead, want a DeadTargetError", err)
 		}
 		r.restart()
 		pass(time.Minute)

@@ -3,6 +3,7 @@ package delivery
 import (
 	"container/heap"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/chatgateway/gateway/chat"
@@ -25,9 +26,40 @@ func (b *bot) lane(t chat.Target) *lane {
 	l, ok := b.lanes[t]
 	if !ok {
 		l = &lane{target: t}
-		b.lanes[t] = l
+		b.keepLane(l)
 	}
 	return l
+}
+
+// keepLane makes a lane known under its target. The caller holds the mutex.
+func (b *bot) keepLane(l *lane) {
+	b.lanes[l.target] = l
+	if l.target.Thread != "" {
+		b.threads[l.target.Chat] = append(b.threads[l.target.Chat], l)
+	}
+}
+
+// dropLane forgets a lane. The caller holds the mutex.
+func (b *bot) dropLane(l *lane) {
+	delete(b.lanes, l.target)
+	if l.target.Thread == "" {
+		return
+	}
+	left := slices.DeleteFunc(b.threads[l.target.Chat], func(other *lane) bool { return other == l })
+	if len(left) == 0 {
+		delete(b.threads, l.target.Chat)
+		return
+	}
+	b.threads[l.target.Chat] = left
+}
+
+// lanesOf gives all lanes of a chat. The caller holds the mutex.
+func (b *bot) lanesOf(id chat.ChatID) []*lane {
+	lanes := slices.Clone(b.threads[id])
+	if l, ok := b.lanes[chat.Target{Bot: b.name, Chat: id}]; ok {
+		lanes = append(lanes, l)
+	}
+	return lanes
 }
 
 // place puts a lane where it belongs after a change: among those ready for a
@@ -49,7 +81,7 @@ func (b *bot) place(l *lane, now time.Time) {
 	default:
 		b.unlist(l)
 		if l.arriving == 0 && b.lanes[l.target] == l {
-			delete(b.lanes, l.target)
+			b.dropLane(l)
 		}
 	}
 }
@@ -60,7 +92,7 @@ func (b *bot) current(l *lane) *lane {
 	if newer, ok := b.lanes[l.target]; ok {
 		return newer
 	}
-	b.lanes[l.target] = l
+	b.keepLane(l)
 	return l
 }
 
@@ -95,7 +127,7 @@ func (b *bot) unlist(l *lane) {
 // one that waits costs nothing. The caller holds the mutex and commits the
 // flights as sending.
 func (b *bot) pick(now time.Time) []*flight {
-	if !b.owned || b.stopping || b.paused != nil {
+	if !b.sends() {
 		return nil
 	}
 	b.promote(now)
@@ -125,6 +157,11 @@ func (b *bot) pick(now time.Time) []*flight {
 		picked = append(picked, b.board(&flight{lane: l, target: l.target, id: it.id, entry: it.body, slot: slot, at: now}))
 	}
 	return picked
+}
+
+// sends reports whether the bot makes calls at all. The caller holds the mutex.
+func (b *bot) sends() bool {
+	return b.owned && !b.stopping && !b.onHold && b.paused == nil
 }
 
 // refusal is a wait that the limiter imposed on a lane.
@@ -201,7 +238,7 @@ func (b *bot) countSlot(l *lane) {
 // holds the mutex.
 func (b *bot) nextLook(now time.Time) time.Duration {
 	next := now.Add(farOff)
-	if !b.owned || b.stopping || b.paused != nil {
+	if !b.sends() {
 		return farOff
 	}
 	if len(b.parked) > 0 && b.parked[0].wakeAt.Before(next) {
@@ -244,7 +281,7 @@ func (b *bot) send(calls context.Context, picked []*flight) {
 	b.mu.Lock()
 	batch := outbox.Batch{Owner: b.owner, At: time.Now(), Sending: ids(picked)}
 	b.mu.Unlock()
-	if err := b.commit(calls, batch); err != nil {
+	if _, err := b.commit(calls, batch); err != nil {
 		b.giveUp(picked, err)
 		return
 	}

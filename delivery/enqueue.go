@@ -23,13 +23,9 @@ func (b *bot) compose(q Request) (outbox.Entry, error) {
 			return outbox.Entry{}, fmt.Errorf("%w: %w", chat.ErrBadTarget, err)
 		}
 	}
-	texts := render.Plain(q.Message.Text, b.adapter.Capabilities(q.Target))
-	if len(texts) == 0 {
-		return outbox.Entry{}, ErrEmpty
-	}
 	e := outbox.Entry{
-		Target: q.Target, State: outbox.Queued, Priority: q.Priority,
-		NotBefore: q.NotBefore, ExpiresAt: q.ExpiresAt, Key: q.Key,
+		Target: q.Target, State: outbox.Queued, Priority: q.Priority, Key: q.Key, Supersede: q.Supersede,
+		NotBefore: q.NotBefore, ExpiresAt: q.ExpiresAt, OnUncertain: q.OnUncertain,
 	}
 	if e.Priority == 0 {
 		e.Priority = outbox.Proactive
@@ -37,29 +33,71 @@ func (b *bot) compose(q Request) (outbox.Entry, error) {
 	if e.Priority < outbox.Bulk || e.Priority > outbox.Reply {
 		return outbox.Entry{}, fmt.Errorf("%v is no priority", e.Priority)
 	}
+	if !e.ExpiresAt.IsZero() && !time.Now().Before(e.ExpiresAt) {
+		return outbox.Entry{}, ErrTooLate
+	}
 	if e.Key != "" {
 		e.Fingerprint = outbox.Fingerprint(q.Target, q.Message, e.Priority)
 	}
-	for i, text := range texts {
-		p := chat.Part{Text: text, Silent: q.Message.Silent}
-		if i == 0 {
-			p.ReplyTo = q.Message.ReplyTo
-		}
-		e.Parts = append(e.Parts, p)
+	var err error
+	if e.Parts, err = b.render(q.Target, q.Message); err != nil {
+		return outbox.Entry{}, err
+	}
+	if len(e.Parts) > 1 || e.Parts[0].Text != q.Message.Text || e.Parts[0].Markup != "" || q.Message.Format != chat.Plain {
+		e.Source = &q.Message
 	}
 	return e, nil
+}
+
+// render gives the parts of a message: those of its text, then its attachments.
+func (b *bot) render(t chat.Target, m chat.Message) ([]chat.Part, error) {
+	can := b.adapter.Capabilities(t)
+	texts := render.Plain(m.Text, can)
+	parts := make([]chat.Part, 0, len(texts)+len(m.Attachments))
+	for _, text := range texts {
+		parts = append(parts, chat.Part{Text: text, Silent: m.Silent})
+	}
+	for i := range m.Attachments {
+		a := m.Attachments[i]
+		if err := b.checkFile(a, can); err != nil {
+			return nil, fmt.Errorf("attachment %q: %w", a.Name, err)
+		}
+		parts = append(parts, chat.Part{Attachment: &a, Silent: m.Silent})
+	}
+	if len(parts) == 0 {
+		return nil, ErrEmpty
+	}
+	parts[0].ReplyTo = m.ReplyTo
+	return parts, nil
+}
+
+// checkFile refuses an attachment that could never be sent.
+func (b *bot) checkFile(a chat.Attachment, can chat.Capabilities) error {
+	switch {
+	case b.opts.Files == nil, can.MaxFileSize == 0:
+		return ErrNoFiles
+	case a.Size > can.MaxFileSize:
+		return fmt.Errorf("%w: it has %d bytes, and %d is the most", ErrNoFiles, a.Size, can.MaxFileSize)
+	}
+	return b.opts.Files.Keep(a.Digest)
 }
 
 // enqueue stores new entries, and the end of the turn that they answer. One
 // that can go at once gets its slot before the commit and is stored as sending.
 func (b *bot) enqueue(ctx context.Context, entries []outbox.Entry, end *outbox.TurnEnd) ([]Ticket, error) {
+	if err := b.admitOutside(ctx, entries); err != nil {
+		return nil, err
+	}
 	b.mu.Lock()
 	now := time.Now()
 	if err := b.admit(entries, now); err != nil {
 		b.mu.Unlock()
 		return nil, err
 	}
-	batch := outbox.Batch{Owner: b.owner, At: now, New: entries}
+	batch := outbox.Batch{At: now, New: entries}
+	if b.owned {
+		batch.Owner = b.owner
+	}
 	if end != nil {
 		batch.Turns = []outbox.TurnEnd{*end}
 	}
@@ -74,7 +112,7 @@ func (b *bot) enqueue(ctx context.Context, entries []outbox.Entry, end *outbox.T
 	if errors.Is(err, outbox.ErrNotOwner) {
 		b.disown(batch.Owner, err)
 		if end == nil { // a turn is run again by its new owner
-			applied, err = b.storeForOwner(ctx, batch)
+			applied, err = b.storeForOwner(ctx, &batch)
 		}
 	}
 
@@ -86,10 +124,24 @@ func (b *bot) enqueue(ctx context.Context, entries []outbox.Entry, end *outbox.T
 	}
 	tickets := make([]Ticket, len(entries))
 	for i, stored := range applied.New {
-		b.arrived(arrivals[i], stored)
+		b.arrived(arrivals[i], stored, batch.Owner)
 		tickets[i] = Ticket{ID: stored.ID, Duplicate: stored.Duplicate}
 	}
+	if err == nil && batch.Owner == (outbox.Owner{}) {
+		b.tellOwner()
+	}
 	return tickets, err
+}
+
+// tellOwner lets the bot's owner know that entries were stored for it: this
+// process itself if it became that meanwhile. The caller holds the mutex.
+func (b *bot) tellOwner() {
+	if b.owned {
+		b.strange = true
+		b.notify()
+		return
+	}
+	b.opts.OnOutside(b.name)
 }
 
 // disown ends the run whose owner the store no longer takes, unless a new one
@@ -103,12 +155,12 @@ func (b *bot) disown(owner outbox.Owner, cause error) {
 }
 
 // storeForOwner stores entries for the process that owns the bot now.
-func (b *bot) storeForOwner(ctx context.Context, batch outbox.Batch) (outbox.Applied, error) {
+func (b *bot) storeForOwner(ctx context.Context, batch *outbox.Batch) (outbox.Applied, error) {
 	batch.Owner = outbox.Owner{}
 	for i := range batch.New {
-		batch.New[i].State = outbox.Queued
+		batch.New[i].State, batch.New[i].Supersedes = outbox.Queued, 0
 	}
-	return b.box.Apply(ctx, batch)
+	return b.box.Apply(ctx, *batch)
 }
 
 // admit refuses what can't be taken. The caller holds the mutex.
@@ -132,12 +184,18 @@ func (b *bot) admit(entries []outbox.Entry, now time.Time) error {
 func (b *bot) expect(e *outbox.Entry, now time.Time) arrival {
 	e.Target, e.CreatedAt = b.resolve(e.Target), now
 	a := arrival{lane: b.lane(e.Target), entry: e}
+	if b.owned {
+		a.older = b.supersede(a.lane, e)
+	}
 	if a.flight = b.takeSlot(a.lane, e, now); a.flight != nil {
 		e.State = outbox.Sending
 	}
 	a.lane.arriving++
-	b.storing++
-	b.count(1)
+	b.storing[e.Priority]++
+	b.count(e.Priority, 1)
+	if a.older != nil {
+		b.place(a.lane, now)
+	}
 	return a
 }
 
@@ -145,7 +203,7 @@ func (b *bot) expect(e *outbox.Entry, now time.Time) arrival {
 // for one. The caller holds the mutex.
 func (b *bot) takeSlot(l *lane, e *outbox.Entry, now time.Time) *flight {
 	switch {
-	case !b.owned, b.stopping, b.paused != nil, len(b.seats) == 0, b.hold.on, b.anyReady(),
+	case !b.sends(), len(b.seats) == 0, b.hold.on, b.anyReady(),
 		l.busy, l.arriving > 0, len(l.items) > 0, l.until.After(now), e.NotBefore.After(now):
 		return nil
 	}
@@ -160,13 +218,18 @@ func (b *bot) takeSlot(l *lane, e *outbox.Entry, now time.Time) *flight {
 
 // arrived puts an entry whose commit has ended where it belongs. The caller
 // holds the mutex.
-func (b *bot) arrived(a arrival, stored outbox.Stored) {
-	b.storing--
+func (b *bot) arrived(a arrival, stored outbox.Stored, owner outbox.Owner) {
+	e := a.entry
+	b.storing[e.Priority]--
 	l := b.current(a.lane)
 	l.arriving--
-	a.entry.ID = stored.ID
-	known := stored.ID == 0 || stored.Duplicate
-	if f := a.flight; f != nil && !known && b.owned {
+	e.ID = stored.ID
+	fresh := stored.ID != 0 && !stored.Duplicate
+	ours := b.owned && b.owner == owner // else the owner finds it on disk
+	if ours {
+		b.superseded(a, l, fresh)
+	}
+	if f := a.flight; f != nil && fresh && ours {
 		f.id = stored.ID
 		a.lane.items[0].id = stored.ID
 		b.active++
@@ -175,27 +238,26 @@ func (b *bot) arrived(a arrival, stored outbox.Stored) {
 	}
 	if f := a.flight; f != nil {
 		b.cancel(f)
-		f.lane.busy = false
-		f.lane.pop()
+		if len(f.lane.items) > 0 && f.lane.busy { // else the run has ended meanwhile
+			f.lane.busy = false
+			f.lane.pop()
+		}
 	}
-	switch {
-	case known:
-		b.count(-1)
-		b.probeEnded(l.target.Chat)
-	case b.loading:
-		b.early = append(b.early, a.entry)
-	case !b.owned, stored.ID <= b.loadedTo: // its owner finds it, or found it, on disk
-		b.count(-1)
-	default:
-		it := newItem(a.entry)
-		it.body = b.keep(a.entry)
+	if fresh && ours {
+		it := newItem(e)
+		it.body = b.keep(e)
 		b.add(l, it)
+	} else {
+		b.count(e.Priority, -1)
+	}
+	if !fresh {
+		b.probeEnded(l.target.Chat)
 	}
 	b.place(l, time.Now())
 }
 
 func newItem(e *outbox.Entry) item {
-	return item{id: e.ID, due: micros(e.NotBefore), priority: e.Priority}
+	return item{id: e.ID, due: micros(e.NotBefore), priority: int8(e.Priority), begun: len(e.Receipts) > 0} //nolint:gosec // 1 to 3
 }
 
 // keep remembers a body if there is room.
@@ -237,17 +299,35 @@ func (b *bot) apply(ctx context.Context, batch outbox.Batch) (outbox.Applied, er
 	if err != nil && changed {
 		b.limiter.ReturnAnchors(anchors)
 	}
+	if err == nil && buries(batch) {
+		b.opts.OnDead()
+	}
 	return applied, err
+}
+
+// buries reports whether the batch makes dead letters.
+func buries(batch outbox.Batch) bool {
+	for _, s := range batch.Settled {
+		if s.State == outbox.Dead {
+			return true
+		}
+	}
+	for _, e := range batch.Ended {
+		if e.State == outbox.Dead {
+			return true
+		}
+	}
+	return false
 }
 
 // commit stores what must be stored: a full disk, or any other fault of the
 // store, is waited out. It fails only if the bot is lost or ctx ends.
-func (b *bot) commit(ctx context.Context, batch outbox.Batch) error {
+func (b *bot) commit(ctx context.Context, batch outbox.Batch) (outbox.Applied, error) {
 	logged := false
 	for {
-		_, err := b.apply(ctx, batch)
+		applied, err := b.apply(ctx, batch)
 		if err == nil || errors.Is(err, outbox.ErrNotOwner) {
-			return err
+			return applied, err
 		}
 		if !logged {
 			logged = true
@@ -257,7 +337,7 @@ func (b *bot) commit(ctx context.Context, batch outbox.Batch) error {
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return errors.Join(err, context.Cause(ctx))
+			return applied, errors.Join(err, context.Cause(ctx))
 		case <-timer.C:
 		}
 	}

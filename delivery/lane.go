@@ -13,9 +13,10 @@ import (
 // body stays on disk.
 type item struct {
 	id       outbox.ID
-	due      int64 // microseconds since 1970, of an entry that is not to be sent before
-	priority outbox.Priority
+	due      int64         // microseconds since 1970, of an entry that is not to be sent before
 	body     *outbox.Entry // nil: on disk
+	priority int8          // an outbox.Priority
+	begun    bool          // a part of it was sent
 }
 
 // lane is the queue of one target. Its fields are guarded by the bot's mutex.
@@ -47,6 +48,32 @@ func (l *lane) priority() outbox.Priority {
 		}
 	}
 	return outbox.Bulk
+}
+
+// withdraw takes an item out that no call is being made for. Whatever the lane
+// waited for on its behalf is over.
+func (l *lane) withdraw(id outbox.ID) (it item, ok bool) {
+	for i, it := range l.items {
+		if it.id != id {
+			continue
+		}
+		if i == 0 && l.busy {
+			return item{}, false
+		}
+		if i == 0 {
+			l.until, l.retrying = time.Time{}, false
+		}
+		l.counts[it.priority]--
+		l.items = slices.Delete(l.items, i, i+1)
+		return it, true
+	}
+	for i, it := range l.future {
+		if it.id == id {
+			heap.Remove(&l.future, i)
+			return it, true
+		}
+	}
+	return item{}, false
 }
 
 // push adds a due item in the order of ids, never before one that is being sent.
@@ -88,22 +115,20 @@ func (l *lane) join(now time.Time) {
 	}
 }
 
-// size counts what the lane holds.
-func (l *lane) size() int { return len(l.items) + len(l.future) }
-
-// clear empties the lane but for an item that is being sent, and says how many
-// items went.
-func (l *lane) clear() int {
-	before := l.size()
+// clear empties the lane but for an item that is being sent, and gives what
+// went.
+func (l *lane) clear() []item {
+	gone := l.items
 	var first []item
 	if l.busy {
-		first = []item{l.items[0]}
+		first, gone = gone[:1:1], gone[1:]
 	}
+	gone = slices.Concat(gone, l.future)
 	l.items, l.future, l.counts = first, nil, [4]int{}
 	for _, it := range first {
 		l.counts[it.priority]++
 	}
-	return before - l.size()
+	return gone
 }
 
 // reset empties the lane altogether.
@@ -115,17 +140,14 @@ func (l *lane) reset() {
 // absorb takes the entries of another lane in, in the order of their ids, but
 // for one that is being sent.
 func (l *lane) absorb(other *lane) {
-	waiting := other.items
-	if other.busy {
-		waiting = waiting[1:]
+	now := time.Now().UnixMicro()
+	for _, it := range other.clear() {
+		if it.due > now {
+			l.future.add(it)
+		} else {
+			l.push(it)
+		}
 	}
-	for _, it := range waiting {
-		l.push(it)
-	}
-	for _, it := range other.future {
-		l.future.add(it)
-	}
-	other.clear()
 	l.arriving += other.arriving
 	other.arriving = 0
 }

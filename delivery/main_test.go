@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,7 +18,7 @@ import (
 	"github.com/chatgateway/gateway/delivery"
 	"github.com/chatgateway/gateway/limiter"
 	"github.com/chatgateway/gateway/outbox"
-	"github.com/chatgateway/gateway/store/sqlite"
+	"github.com/chatgateway/gateway/store/storetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,7 +36,7 @@ func (p process) Limiter() *limiter.RateLimiter { return p.limiter }
 
 // faultyBox is a store whose disk can be full, and whose process can die.
 type faultyBox struct {
-	outbox.Outbox
+	delivery.Store
 
 	mu    sync.Mutex
 	err   error                   // of every Apply
@@ -66,7 +65,7 @@ func (f *faultyBox) Apply(ctx context.Context, b outbox.Batch) (outbox.Applied, 
 	if err != nil {
 		return outbox.Applied{}, err
 	}
-	return f.Outbox.Apply(ctx, b)
+	return f.Store.Apply(ctx, b)
 }
 
 func (f *faultyBox) fail(err error) {
@@ -103,8 +102,7 @@ type rig struct {
 	opts  delivery.Options
 	grace time.Duration
 
-	path   string
-	store  *sqlite.Store
+	store  delivery.Store
 	box    *faultyBox
 	router *delivery.DeliveryRouter
 	cancel context.CancelFunc
@@ -136,7 +134,7 @@ func newRig(t *testing.T, with ...setup) *rig {
 // build opens everything but Run.
 func build(t *testing.T, with ...setup) *rig {
 	t.Helper()
-	r := &rig{t: t, fake: adaptertest.NewFake(t), cfg: fast, grace: 5 * time.Second, path: filepath.Join(t.TempDir(), "gateway.db")}
+	r := &rig{t: t, fake: adaptertest.NewFake(t), cfg: fast, grace: 5 * time.Second}
 	for _, f := range with {
 		f(r)
 	}
@@ -147,15 +145,14 @@ func build(t *testing.T, with ...setup) *rig {
 
 func (r *rig) open() {
 	r.t.Helper()
-	store, err := sqlite.Open(r.t.Context(), r.path)
-	if err != nil {
-		r.t.Fatalf("Open() = %v", err)
+	if r.store == nil {
+		r.store = storetest.NewMemory()
 	}
 	l, err := limiter.New(r.cfg, limiter.WithScope("fake"))
 	if err != nil {
 		r.t.Fatalf("limiter.New() = %v", err)
 	}
-	r.store, r.box = store, &faultyBox{Outbox: store}
+	r.box = &faultyBox{Store: r.store}
 	r.router = delivery.New(r.box, r.opts)
 	if err := r.router.Add(process{Fake: r.fake, limiter: l}, "fake"); err != nil {
 		r.t.Fatalf("Add() = %v", err)
@@ -221,9 +218,6 @@ func (r *rig) restart0(prepare func()) {
 	if r.cancel != nil {
 		r.stop()
 	}
-	if err := r.store.Close(); err != nil {
-		r.t.Fatalf("Close() = %v", err)
-	}
 	r.open()
 	prepare()
 	r.start()
@@ -232,9 +226,6 @@ func (r *rig) restart0(prepare func()) {
 func (r *rig) close() {
 	if r.cancel != nil {
 		r.stop()
-	}
-	if err := r.store.Close(); err != nil {
-		r.t.Errorf("Close() = %v", err)
 	}
 }
 

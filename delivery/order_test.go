@@ -213,8 +213,7 @@ func TestRouter_doesNotRepeatWhatAnotherOwnerSent(t *testing.T) {
 		r := build(t)
 		r.send("a", "1", "2")
 		other, standby := build(t), r
-		other.store.Close()
-		other.path = r.path
+		other.store = r.store
 		other.fake = r.fake
 		other.open()
 		other.start()

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -22,8 +23,16 @@ import (
 // package outbox and [DeadTargetError].
 var (
 	ErrUnknownBot = errors.New("no such bot")
-	ErrEmpty      = errors.New("the message has no text")
+	ErrEmpty      = errors.New("the message has neither text nor attachments")
+	ErrTooLate    = errors.New("the message's deliver-by has passed already")
+	ErrNoFiles    = errors.New("the target takes no such attachment")
 )
+
+// Store is what the router stores in.
+type Store interface {
+	outbox.Outbox
+	outbox.Archive
+}
 
 // DeadTargetError refuses a message to a chat that can't be reached. Nothing
 // was stored.
@@ -46,6 +55,11 @@ type Request struct {
 	Key       string          // idempotency key; empty for none
 	NotBefore time.Time       // zero: at once
 	ExpiresAt time.Time       // deliver-by; zero: never too late
+	// Supersede names what the message is the newest word on, within its target:
+	// an older message with the same one that has not been sent, not even in
+	// part, is cancelled. Empty for none.
+	Supersede   string
+	OnUncertain outbox.OnUncertain // zero: as the rules say
 }
 
 // Ticket is the answer to a request: the entry's id, and whether the key was
@@ -62,6 +76,8 @@ type Options struct {
 	MaxPending  int           // entries of all bots; 1,000,000
 	ProbeEvery  time.Duration // a dead target is tried again after this; 1 h
 	MaxDead     int           // dead targets a bot; 10,000
+	Held        bool          // bots start on hold: see DeliveryRouter.Hold
+	Files       Files         // of attachments; without it none are taken
 	Log         *slog.Logger  // nothing is logged without it
 
 	// OnPause is told when a send finds the bot's login refused, and the platform
@@ -71,6 +87,22 @@ type Options struct {
 	// OnLoad is told when Run has loaded what waits for a bot. It must not
 	// block.
 	OnLoad func(bot chat.BotName)
+
+	// OnOutside is told when entries were stored for a bot that this process does
+	// not own, so that its owner can be told to adopt them. It must not block.
+	OnOutside func(bot chat.BotName)
+
+	// OnDead is told when an entry has become a dead letter. It must not block.
+	OnDead func()
+}
+
+// Files are where the bytes of attachments are.
+type Files interface {
+	// Open gives the bytes with this digest, for the caller to close.
+	Open(digest string) (io.ReadCloser, error)
+	// Keep makes sure that the bytes are on disk and stay there as long as an
+	// entry names them. It fails if they are not known.
+	Keep(digest string) error
 }
 
 func (o Options) withDefaults() Options {
@@ -98,12 +130,18 @@ func (o Options) withDefaults() Options {
 	if o.OnLoad == nil {
 		o.OnLoad = func(chat.BotName) {}
 	}
+	if o.OnOutside == nil {
+		o.OnOutside = func(chat.BotName) {}
+	}
+	if o.OnDead == nil {
+		o.OnDead = func() {}
+	}
 	return o
 }
 
 // DeliveryRouter delivers for all bots. It is safe for concurrent use.
 type DeliveryRouter struct {
-	box     outbox.Outbox
+	box     Store
 	opts    Options
 	pending atomic.Int64 // entries of all bots that have not ended, as far as is known here
 
@@ -113,7 +151,7 @@ type DeliveryRouter struct {
 }
 
 // New gives a router over box. Bots join with Add; nothing is sent before Run.
-func New(box outbox.Outbox, opts Options) *DeliveryRouter {
+func New(box Store, opts Options) *DeliveryRouter {
 	return &DeliveryRouter{box: box, opts: opts.withDefaults(), bots: map[chat.BotName]*bot{}, restored: map[*limiter.RateLimiter]bool{}}
 }
 
@@ -240,6 +278,7 @@ type Status struct {
 	Pending  int  // entries that have not ended
 	InFlight int  // calls being made
 	Paused   error
+	OnHold   bool // by an operator
 }
 
 // Status tells where a bot stands; the zero Status for an unknown one.
@@ -250,7 +289,7 @@ func (r *DeliveryRouter) Status(name chat.BotName) Status {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return Status{Owned: b.owned, Pending: b.pending, InFlight: b.inFlight, Paused: b.paused}
+	return Status{Owned: b.owned, Pending: b.waiting(), InFlight: b.inFlight, Paused: b.paused, OnHold: b.onHold}
 }
 
 func (r *DeliveryRouter) bot(name chat.BotName) (*bot, error) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"strconv"
 	"time"
 
 	"github.com/chatgateway/gateway/chat"
@@ -23,7 +25,7 @@ const repeatMark = "(may be a repeat) "
 func (b *bot) fly(calls context.Context, f *flight) {
 	for f != nil {
 		batch, next := b.attempt(calls, f)
-		err := b.commit(calls, batch)
+		_, err := b.commit(calls, batch)
 		b.mu.Lock()
 		if err == nil { // otherwise the note still tells of it
 			b.leaveSeat(f)
@@ -144,11 +146,14 @@ func (b *bot) part(f *flight) chat.Part {
 	e := f.entry
 	i := len(e.Receipts)
 	part := e.Parts[i]
-	part.Key = fmt.Sprintf("%d.%d", e.ID, i)
+	part.Key = e.ID.String() + "." + strconv.Itoa(i)
 	if e.Degraded {
 		part, _ = part.Plainer()
 	}
-	if e.MayBeDuplicate && e.Uncertain > 0 && b.opts.Rules.OnUncertain == outbox.Label {
+	if a := part.Attachment; a != nil {
+		part.Open = func() (io.ReadCloser, error) { return b.opts.Files.Open(a.Digest) }
+	}
+	if e.MayBeDuplicate && e.Uncertain > 0 && b.opts.Rules.For(*e).OnUncertain == outbox.Label && part.Attachment == nil {
 		c := b.adapter.Capabilities(f.target)
 		if marked := repeatMark + part.Text; render.Length(marked, c.TextUnit) <= c.MaxText {
 			part.Text = marked
@@ -269,13 +274,14 @@ func (b *bot) landed(f *flight, set outbox.Settlement, now time.Time) {
 		if l.items[0].body == nil && f.entry != nil {
 			l.items[0].body = b.keep(f.entry)
 		}
+		l.items[0].begun = l.items[0].begun || set.Delivered
 		if set.Due.After(l.until) {
 			l.until = set.Due
 		}
 	} else {
-		b.letGo(l.items[0])
+		b.forgetKey(l.target, f.entry)
+		b.uncount(l.items[:1])
 		l.pop()
-		b.count(-1)
 		b.probeEnded(l.target.Chat)
 	}
 	if newer := b.current(l); newer != l { // the chat moved while both were busy
@@ -319,7 +325,7 @@ func (b *bot) consequence(f *flight, set *outbox.Settlement, fail *chat.SendErro
 			b.hold.until = now.Add(holdProbe)
 			return
 		}
-		b.bury(f, fail, batch, now)
+		b.bury(f.lane.target.Chat, fail.Error(), fail.Code, batch, now)
 	case chat.Unauthorized:
 		b.loginRefused(fail)
 	case chat.Degradable, chat.Rejected:

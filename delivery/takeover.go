@@ -10,15 +10,22 @@ import (
 	"github.com/chatgateway/gateway/outbox"
 )
 
-// load begins a run: what is stored from here on may or may not be in the
-// backlog.
-func (b *bot) load(abort context.CancelCauseFunc, verbose bool) {
+// begin begins a run.
+func (b *bot) begin(abort context.CancelCauseFunc, verbose bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.abort, b.loading, b.verbose = abort, true, verbose
+	b.abort, b.verbose = abort, verbose
 }
 
-// takeOver becomes the owner and loads the backlog.
+// filling is what is found out while entries are put into lanes.
+type filling struct {
+	begun  []outbox.Head               // an attempt was made, so they are the first of their lanes
+	ended  []outbox.Ending             // without an attempt
+	moves  map[chat.ChatID][]outbox.ID // entries under an id that their chat no longer has
+	target map[chat.ChatID]chat.ChatID // what it has instead
+}
+
+// takeOver becomes the owner and loads the backlog, page by page.
 func (b *bot) takeOver(ctx context.Context) error {
 	owner, err := b.box.Acquire(ctx, b.name)
 	if err != nil {
@@ -28,27 +35,41 @@ func (b *bot) takeOver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	b.restore(b.limiter, backlog.Anchors, time.Now())
+	b.learn(backlog)
+	var f filling
+	for after := outbox.ID(0); ; {
+		heads, err := b.box.Heads(ctx, owner, after)
+		if err != nil {
+			return err
+		}
+		if len(heads) == 0 {
+			break
+		}
+		after = heads[len(heads)-1].ID
+		b.fillAll(&f, heads)
+	}
 	now := time.Now()
-	settled, err := b.interrupted(ctx, backlog.Heads, now)
+	settled, err := b.interrupted(ctx, f.begun, now)
 	if err != nil {
 		return err
 	}
-	b.restore(b.limiter, backlog.Anchors, now)
-	moves := b.learn(backlog)
-	settled = append(settled, b.hopeless(backlog.Heads, now)...)
 	// From here on the stored buckets are those of a run that has not ended.
 	anchors := b.limiter.Snapshot(now)
-	_, err = b.box.Apply(ctx, outbox.Batch{
-		Owner: owner, At: now, Settled: settled, Moves: moves, Anchors: []limiter.Anchors{anchors},
-	})
-	if err != nil {
+	batch := outbox.Batch{
+		Owner: owner, At: now, Settled: settled, Ended: f.ended, Moves: f.moved(), Anchors: []limiter.Anchors{anchors},
+	}
+	if _, err := b.box.Apply(ctx, batch); err != nil {
 		return err
+	}
+	if buries(batch) {
+		b.opts.OnDead()
 	}
 	// The former owner's calls are settled: from here on only ours count.
 	if err := b.box.Note(b.name, 0, outbox.Call{}); err != nil {
 		return err
 	}
-	b.fill(owner, backlog, settled)
+	b.open(owner, f.begun, settled)
 	b.opts.OnLoad(b.name)
 	return nil
 }
@@ -80,97 +101,111 @@ func (b *bot) interrupted(ctx context.Context, heads []outbox.Head, now time.Tim
 	return settled, nil
 }
 
-// learn takes in where chats are and which are dead. It gives the moves again
-// of chats that still have entries under an older id: those were being stored
-// while their chat moved.
-func (b *bot) learn(backlog outbox.Backlog) []outbox.Move {
+// learn takes in where chats are now and which are dead.
+func (b *bot) learn(backlog outbox.Backlog) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	clear(b.moved)
 	for _, m := range backlog.Moves {
-		b.addMove(m)
+		b.addMove(m.From, m.To)
 	}
 	clear(b.dead)
 	for _, d := range backlog.Dead {
 		b.dead[d.Chat] = &deadChat{DeadTarget: d}
 	}
-	var again []outbox.Move
-	for _, h := range backlog.Heads {
-		m := outbox.Move{From: h.Chat, To: b.resolve(chat.Target{Chat: h.Chat}).Chat}
-		if m.From != m.To && !slices.Contains(again, m) {
-			again = append(again, m)
-		}
-	}
-	return again
 }
 
-// hopeless gives up on what was stored for a dead chat by a process that could
-// not know that it is dead.
-func (b *bot) hopeless(heads []outbox.Head, now time.Time) []outbox.Settlement {
+func (b *bot) fillAll(f *filling, heads []outbox.Head) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var settled []outbox.Settlement
+	now := time.Now()
 	for _, h := range heads {
-		d, ok := b.dead[b.resolve(chat.Target{Chat: h.Chat}).Chat]
-		if ok && now.Before(d.ProbeAt) && h.State == outbox.Queued {
-			settled = append(settled, outbox.Settlement{
-				ID: h.ID, State: outbox.Dead, Reason: "dead target: " + d.Reason, MayBeDuplicate: h.MayBeDuplicate,
-			})
-		}
+		b.fill(f, h, now)
 	}
-	return settled
 }
 
-// fill puts the backlog into lanes.
-func (b *bot) fill(owner outbox.Owner, backlog outbox.Backlog, settled []outbox.Settlement) {
+// fill puts a stored entry into its lane, or gives up on what was stored for a
+// dead chat by a process that could not know. The caller holds the mutex.
+func (b *bot) fill(f *filling, h outbox.Head, now time.Time) {
+	t := b.resolve(chat.Target{Bot: b.name, Chat: h.Chat, Thread: h.Thread})
+	if t.Chat != h.Chat { // it was being stored while its chat moved
+		if f.moves == nil {
+			f.moves, f.target = map[chat.ChatID][]outbox.ID{}, map[chat.ChatID]chat.ChatID{}
+		}
+		f.moves[h.Chat], f.target[h.Chat] = append(f.moves[h.Chat], h.ID), t.Chat
+	}
+	if d, ok := b.dead[t.Chat]; ok && now.Before(d.ProbeAt) && h.State == outbox.Queued {
+		f.ended = append(f.ended, outbox.Ending{IDs: []outbox.ID{h.ID}, State: outbox.Dead, Reason: deadReason + d.Reason})
+		return
+	}
+	b.count(h.Priority, 1)
+	b.probing(t)
+	if h.State != outbox.Queued || h.Begun {
+		f.begun = append(f.begun, h)
+		return
+	}
+	l := b.lane(t)
+	if h.Supersede != "" {
+		e := outbox.Entry{ID: h.ID, Supersede: h.Supersede}
+		if it := b.supersede(l, &e); it != nil {
+			b.uncount([]item{*it})
+			f.ended = append(f.ended, outbox.Ending{IDs: []outbox.ID{it.id}, State: outbox.Cancelled, Reason: outbox.SupersededBy(h.ID)})
+		}
+		b.latest[newest{l.target, h.Supersede}] = h.ID
+	}
+	b.add(l, newHead(h))
+	b.place(l, now)
+}
+
+func newHead(h outbox.Head) item {
+	return item{id: h.ID, due: micros(h.NotBefore), priority: int8(h.Priority), begun: h.Begun} //nolint:gosec // 1 to 3
+}
+
+// moved gives the moves again of chats that still have entries under an older id.
+func (f *filling) moved() []outbox.Move {
+	var moves []outbox.Move
+	for from, ids := range f.moves {
+		moves = append(moves, outbox.Move{From: from, To: f.target[from], IDs: ids})
+	}
+	return moves
+}
+
+// open lets the entries of the backlog be sent, those that had begun first.
+// What others have stored meanwhile is adopted next.
+func (b *bot) open(owner outbox.Owner, begun []outbox.Head, settled []outbox.Settlement) {
 	ended := map[outbox.ID]bool{}
 	for _, s := range settled {
 		ended[s.ID] = !s.State.Pending()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.owner, b.owned, b.loading, b.stopping = owner, true, false, false
-	var begun []outbox.Head // an attempt was made, so they are the first of their lanes
-	for _, h := range backlog.Heads {
-		b.loadedTo = max(b.loadedTo, h.ID)
-		switch {
-		case ended[h.ID]:
-		case h.State == outbox.Queued:
-			b.add(b.loaded(h))
-		default:
-			begun = append(begun, h)
-		}
-	}
+	b.owner, b.owned, b.stopping, b.strange = owner, true, false, true
 	for _, h := range slices.Backward(begun) {
-		l, it := b.loaded(h)
-		l.pushFirst(it)
-		switch {
-		case h.Called, h.State == outbox.Waiting && h.MayBeDuplicate:
-			b.suspect(l, time.Now())
-		case h.Due.After(l.until):
-			l.until, l.retrying = h.Due, true
-		}
-	}
-	b.assumeOutage()
-	for _, e := range b.early {
-		if e.ID <= b.loadedTo {
-			b.count(-1)
+		if ended[h.ID] {
+			b.count(h.Priority, -1)
 			continue
 		}
-		b.add(b.lane(b.resolve(e.Target)), newItem(e))
+		b.resumeFirst(h)
 	}
-	b.early = nil
+	b.assumeOutage()
 	now := time.Now()
 	for _, l := range b.lanes {
 		b.place(l, now)
 	}
 }
 
-// loaded gives the lane and the item of an entry of the backlog. One that waits
-// for a dead chat is on its way to find out if that is still so.
-func (b *bot) loaded(h outbox.Head) (*lane, item) {
-	b.count(1)
-	t := b.resolve(chat.Target{Bot: b.name, Chat: h.Chat, Thread: h.Thread})
-	b.probing(t)
-	return b.lane(t), item{id: h.ID, due: micros(h.NotBefore), priority: h.Priority}
+// resumeFirst puts an entry before all others of its lane, since an attempt was
+// made. The caller holds the mutex.
+func (b *bot) resumeFirst(h outbox.Head) {
+	l := b.lane(b.resolve(chat.Target{Bot: b.name, Chat: h.Chat, Thread: h.Thread}))
+	l.pushFirst(newHead(h))
+	if h.Supersede != "" && b.latest[newest{l.target, h.Supersede}] < h.ID {
+		b.latest[newest{l.target, h.Supersede}] = h.ID
+	}
+	switch {
+	case h.Called, h.State == outbox.Waiting && h.MayBeDuplicate:
+		b.suspect(l, time.Now())
+	case h.Due.After(l.until):
+		l.until, l.retrying = h.Due, true
+	}
 }

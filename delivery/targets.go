@@ -63,40 +63,40 @@ func (b *bot) probeEnded(id chat.ChatID) {
 	}
 }
 
-// bury marks the chat of a flight dead and gives up on all that waits for it.
-// The caller holds the mutex.
-func (b *bot) bury(f *flight, fail *chat.SendError, batch *outbox.Batch, now time.Time) {
-	id := f.lane.target.Chat
+// deadReason begins the reason of what was given up on with its chat.
+const deadReason = "dead target: "
+
+// bury marks a chat dead and gives up on all that waits for it. The caller
+// holds the mutex.
+func (b *bot) bury(id chat.ChatID, reason, code string, batch *outbox.Batch, now time.Time) {
 	d, ok := b.dead[id]
 	if !ok {
 		d = &deadChat{DeadTarget: outbox.DeadTarget{Chat: id, Since: now}}
 		b.dead[id] = d
 	}
-	d.Reason, d.Code, d.At = fail.Error(), fail.Code, now
+	d.Reason, d.Code, d.At = reason, code, now
 	d.Count++
 	d.probing, d.ProbeAt = false, now.Add(b.opts.ProbeEvery)
 	batch.Dead = append(batch.Dead, d.DeadTarget)
 	b.forgetOldest(batch)
 
-	burial := outbox.Burial{Chat: id, UpTo: f.id, Reason: "dead target: " + fail.Error()}
-	for t, l := range b.lanes {
-		if t.Chat != id {
-			continue
-		}
-		for _, items := range [][]item{l.items, l.future} {
-			for _, it := range items {
-				burial.UpTo = max(burial.UpTo, it.id)
-				b.letGo(it)
-			}
-		}
-		b.count(-l.clear())
-		if l.busy {
-			l.items[0].body = nil
-			burial.Spared = append(burial.Spared, l.items[0].id)
+	end := outbox.Ending{State: outbox.Dead, Reason: deadReason + reason}
+	for _, l := range b.lanesOf(id) { // but for what is being sent, whose own answer decides
+		gone := l.clear()
+		b.uncount(gone)
+		for _, it := range gone {
+			end.IDs = append(end.IDs, it.id)
 		}
 		b.place(l, now)
 	}
-	batch.Buried = append(batch.Buried, burial)
+	for name := range b.latest {
+		if name.target.Chat == id {
+			delete(b.latest, name)
+		}
+	}
+	if len(end.IDs) > 0 {
+		batch.Ended = append(batch.Ended, end)
+	}
 }
 
 // forgetOldest keeps the dead targets within their bound.
@@ -175,19 +175,18 @@ func (b *bot) rename(from, to chat.ChatID, batch *outbox.Batch) {
 	if from == to || b.moved[from] == to || b.resolve(chat.Target{Chat: from}).Chat == to {
 		return // it is known
 	}
-	b.addMove(outbox.Move{From: from, To: to})
+	b.addMove(from, to)
 	b.limiter.Follow(time.Now(), string(from), string(to))
-	batch.Moves = append(batch.Moves, outbox.Move{From: from, To: to})
+	move := outbox.Move{From: from, To: to}
 	now := time.Now()
-	var lanes []*lane
-	for t, l := range b.lanes {
-		if t.Chat == from {
-			lanes = append(lanes, l)
+	for _, l := range b.lanesOf(from) {
+		for _, items := range [][]item{l.items, l.future} {
+			for _, it := range items {
+				move.IDs = append(move.IDs, it.id)
+			}
 		}
-	}
-	for _, l := range lanes {
 		b.unlist(l)
-		delete(b.lanes, l.target)
+		b.dropLane(l)
 		l.target.Chat = to
 		l.until = time.Time{}
 		if other, ok := b.lanes[l.target]; ok {
@@ -196,20 +195,29 @@ func (b *bot) rename(from, to chat.ChatID, batch *outbox.Batch) {
 				continue
 			}
 			b.unlist(other)
+			b.dropLane(other)
 			if l.busy {
 				l, other = other, l
 			}
 			other.absorb(l)
 			l = other
 		}
-		b.lanes[l.target] = l
+		b.keepLane(l)
 		b.place(l, now)
 	}
+	for name, id := range b.latest {
+		if name.target.Chat == from {
+			delete(b.latest, name)
+			name.target.Chat = to
+			b.latest[name] = id
+		}
+	}
+	batch.Moves = append(batch.Moves, move)
 }
 
 // addMove remembers a move. The newest word wins, so that moves can't form a
 // ring. The caller holds the mutex.
-func (b *bot) addMove(m outbox.Move) {
-	delete(b.moved, m.To)
-	b.moved[m.From] = m.To
+func (b *bot) addMove(from, to chat.ChatID) {
+	delete(b.moved, to)
+	b.moved[from] = to
 }
