@@ -60,6 +60,12 @@ type TargetChecker interface {
 	CheckTarget(t chat.Target) error
 }
 
+// Typer is implemented by adapters that can show in a chat that the bot is
+// writing. It makes one call, like Send.
+type Typer interface {
+	Typing(ctx context.Context, t chat.Target) error
+}
+
 // Announcer is implemented by adapters whose Send calls Part.Leaving right
 // before bytes leave: when the connection is there, not while it is being made.
 // What is killed before that was surely not sent. For other adapters the whole

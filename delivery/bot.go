@@ -30,6 +30,7 @@ type bot struct {
 	name      chat.BotName
 	adapter   adapters.Adapter
 	checker   adapters.TargetChecker // nil: every target may exist
+	typer     adapters.Typer         // nil: the platform can't show it
 	announces bool                   // the adapter tells when a call leaves
 	limiter   *limiter.RateLimiter
 	box       Store
@@ -88,9 +89,10 @@ func newBot(a adapters.Adapter, lim *limiter.RateLimiter, r *DeliveryRouter) *bo
 	room := int(cfg.MessagesPerSecond*r.opts.SendTimeout.Seconds()) + cfg.BurstSize
 	prober, _ := a.(adapters.Prober)
 	checker, _ := a.(adapters.TargetChecker)
+	typer, _ := a.(adapters.Typer)
 	_, announces := a.(adapters.Announcer)
 	return &bot{
-		name: a.Bot(), adapter: a, checker: checker, announces: announces, limiter: lim, box: r.box, opts: r.opts,
+		name: a.Bot(), adapter: a, checker: checker, typer: typer, announces: announces, limiter: lim, box: r.box, opts: r.opts,
 		log:     r.opts.Log.With("bot", string(a.Bot())),
 		restore: r.restore,
 		seats:   newSeats(min(max(room, minFlights), maxFlights)),

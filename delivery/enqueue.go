@@ -74,7 +74,7 @@ func (b *bot) render(t chat.Target, m chat.Message) ([]chat.Part, error) {
 // checkFile refuses an attachment that could never be sent.
 func (b *bot) checkFile(a chat.Attachment, can chat.Capabilities) error {
 	switch {
-	case b.opts.Files == nil, can.MaxFileSize == 0:
+	case can.MaxFileSize == 0:
 		return ErrNoFiles
 	case a.Size > can.MaxFileSize:
 		return fmt.Errorf("%w: it has %d bytes, and %d is the most", ErrNoFiles, a.Size, can.MaxFileSize)

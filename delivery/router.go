@@ -28,6 +28,15 @@ var (
 	ErrNoFiles    = errors.New("the target takes no such attachment")
 )
 
+// noFiles stands for Options.Files where there are none.
+type noFiles struct{}
+
+// Open fails.
+func (noFiles) Open(string) (io.ReadCloser, error) { return nil, ErrNoFiles }
+
+// Keep fails.
+func (noFiles) Keep(string) error { return ErrNoFiles }
+
 // Store is what the router stores in.
 type Store interface {
 	outbox.Outbox
@@ -92,6 +101,11 @@ type Options struct {
 	// not own, so that its owner can be told to adopt them. It must not block.
 	OnOutside func(bot chat.BotName)
 
+	// Seize takes the lock of a bot that no process owns, for a change of what is
+	// stored for it, and gives what gives it back. Without it only owned bots can
+	// be changed.
+	Seize func(bot chat.BotName) (release func(), err error)
+
 	// OnDead is told when an entry has become a dead letter. It must not block.
 	OnDead func()
 }
@@ -129,6 +143,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.OnLoad == nil {
 		o.OnLoad = func(chat.BotName) {}
+	}
+	if o.Files == nil {
+		o.Files = noFiles{}
 	}
 	if o.OnOutside == nil {
 		o.OnOutside = func(chat.BotName) {}
