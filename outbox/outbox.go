@@ -124,8 +124,8 @@ type Batch struct {
 	Anchors []limiter.Anchors
 	Edits   []Edit // of dead letters
 	Dropped []ID   // dead letters that nobody wants any more: they end as Cancelled
-	Told    []ID   // dead letters that somebody was told of
-	Adopt   bool   // take over what processes without an owner have stored
+	Told    []ID   // dead letters that somebody was told of; others' ids change nothing
+	Adopt   bool   // take over what processes without an owner have stored, up to some ten thousand entries at once
 }
 
 // Edit replaces the content of a dead letter that was not replayed.
@@ -146,7 +146,7 @@ type Call struct {
 // Applied is what a commit gave.
 type Applied struct {
 	New     []Stored // one for each entry of Batch.New, in its order
-	Adopted []Head   // with Batch.Adopt: ordered by id, each given once
+	Adopted []Head   // with Batch.Adopt: ordered by id, each given once; none means that there are no more
 	Missed  []ID     // of Edits and Dropped: they are no dead letters, or were replayed
 }
 
