@@ -114,7 +114,7 @@ func (s *Store) open(ctx context.Context, busy time.Duration) error {
 		return err
 	}
 	s.db.SetMaxOpenConns(1)
-	if err := migrate(ctx, s.db); err != nil {
+	if err := patiently(ctx, busy, func() error { return migrate(ctx, s.db) }); err != nil {
 		return err
 	}
 	if err := check(ctx, s.db, s.path); err != nil {
@@ -132,6 +132,27 @@ func (s *Store) open(ctx context.Context, busy time.Duration) error {
 		return err
 	}
 	return s.stmt.prepare(ctx, s.conn)
+}
+
+// patiently tries again as long as a lock would be waited for: while another
+// process makes the same new file a WAL database, SQLite says at once that the
+// file is locked.
+func patiently(ctx context.Context, busy time.Duration, try func() error) error {
+	waiting, cancel := context.WithTimeout(ctx, busy)
+	defer cancel()
+	pause := time.NewTicker(busy / 500)
+	defer pause.Stop()
+	for {
+		err := try()
+		if e, ok := errors.AsType[*sqlite.Error](err); !ok || e.Code()&0xff != sqlite3.SQLITE_BUSY || waiting.Err() != nil {
+			return err
+		}
+		select {
+		case <-pause.C:
+		case <-waiting.Done():
+			return err
+		}
+	}
 }
 
 // dsn sets busy_timeout first, so that the pragmas after it wait for a lock
