@@ -272,7 +272,8 @@ func TestStore_needsNoFolderForTemporaryFiles(t *testing.T) {
 // the field with another schema than new ones. A new one is added here.
 func TestMigrations_areNeverEdited(t *testing.T) {
 	want := map[string]string{
-		"0001_control_store.sql": "264e8a2b4a733280",
+		"0001_control_store.sql":        "264e8a2b4a733280",
+		"0002_letters_and_adoption.sql": "599a8879c2a0d16e",
 	}
 	got, err := sqlite.MigrationSums()
 	if err != nil {

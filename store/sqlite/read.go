@@ -1,13 +1,11 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/chatgateway/gateway/chat"
@@ -31,28 +29,39 @@ func (s *Store) Read(ctx context.Context, ids ...outbox.ID) ([]outbox.Entry, err
 	return entries, nil
 }
 
-const selectEntry = `SELECT id, bot, chat, thread, state, priority, coalesce(idem_key, ''), fingerprint, not_before,
-	expires_at, due, attempts, uncertain, degraded, may_be_duplicate, created_at, ended_at, reason, receipts, log, parts
-	FROM entries WHERE id = ?`
+const entryColumns = `id, bot, chat, thread, state, priority, coalesce(idem_key, ''), fingerprint, supersede, on_uncertain,
+	replay_of, replayed_by, not_before, expires_at, due, attempts, uncertain, degraded, may_be_duplicate, created_at, ended_at,
+	reason, receipts, log, source, parts`
+
+const selectEntry = `SELECT ` + entryColumns + ` FROM entries WHERE id = ?`
 
 func (s *Store) readEntry(ctx context.Context, id outbox.ID) (outbox.Entry, error) {
+	return scanEntry(s.readByID.QueryRowContext(ctx, int64(id)))
+}
+
+// scanEntry reads the entryColumns of a row.
+func scanEntry(row interface{ Scan(into ...any) error }) (outbox.Entry, error) {
 	var (
-		e                                           outbox.Entry
-		notBefore, expires, due, created, ended     int64
-		receipts, log, parts, bot, chatID, threadID string
+		e                                       outbox.Entry
+		notBefore, expires, due, created, ended int64
+		receipts, log, source, parts            []byte
 	)
-	err := s.readByID.QueryRowContext(ctx, int64(id)).Scan(
-		&e.ID, &bot, &chatID, &threadID, &e.State, &e.Priority, &e.Key, &e.Fingerprint, &notBefore,
-		&expires, &due, &e.Attempts, &e.Uncertain, &e.Degraded, &e.MayBeDuplicate, &created, &ended,
-		&e.Reason, &receipts, &log, &parts)
+	err := row.Scan(
+		&e.ID, (*string)(&e.Target.Bot), (*string)(&e.Target.Chat), (*string)(&e.Target.Thread), &e.State, &e.Priority,
+		&e.Key, &e.Fingerprint, &e.Supersede, &e.OnUncertain, &e.ReplayOf, &e.ReplayedBy, &notBefore, &expires, &due,
+		&e.Attempts, &e.Uncertain, &e.Degraded, &e.MayBeDuplicate, &created, &ended, &e.Reason, &receipts, &log, &source, &parts)
 	if err != nil {
 		return e, err
 	}
-	e.Target = chat.Target{Bot: chat.BotName(bot), Chat: chat.ChatID(chatID), Thread: chat.ThreadID(threadID)}
 	e.NotBefore, e.ExpiresAt, e.Due = fromMicros(notBefore), fromMicros(expires), fromMicros(due)
 	e.CreatedAt, e.EndedAt = fromMicros(created), fromMicros(ended)
-	if err := json.Unmarshal([]byte(parts), &e.Parts); err != nil {
+	if err := json.Unmarshal(parts, &e.Parts); err != nil {
 		return e, fmt.Errorf("decode parts: %w", err)
+	}
+	if len(source) > 0 {
+		if err := json.Unmarshal(source, &e.Source); err != nil {
+			return e, fmt.Errorf("decode source: %w", err)
+		}
 	}
 	if e.Receipts, err = jsonLines[chat.Receipt](receipts); err != nil {
 		return e, err
@@ -61,16 +70,10 @@ func (s *Store) readEntry(ctx context.Context, id outbox.ID) (outbox.Entry, erro
 	return e, err
 }
 
-// Load reads the owner's backlog.
+// Load reads what the owner starts from, except for the entries.
 func (s *Store) Load(ctx context.Context, o outbox.Owner) (outbox.Backlog, error) {
 	var b outbox.Backlog
-	notes, err := s.calls.load(o.Bot)
-	if err != nil {
-		return b, fmt.Errorf("load %s: notes of calls: %w", o.Bot, err)
-	}
-	if b.Heads, err = s.loadHeads(ctx, o.Bot, notes); err != nil {
-		return b, fmt.Errorf("load %s: entries: %w", o.Bot, err)
-	}
+	var err error
 	if b.Dead, err = s.loadDead(ctx, o.Bot); err != nil {
 		return b, fmt.Errorf("load %s: dead targets: %w", o.Bot, err)
 	}
@@ -101,35 +104,8 @@ func (s *Store) rows(ctx context.Context, scan func(*sql.Rows) error, query stri
 	return nil
 }
 
-func (s *Store) loadHeads(ctx context.Context, bot chat.BotName, notes callNotes) ([]outbox.Head, error) {
-	var heads []outbox.Head
-	err := s.rows(ctx, func(r *sql.Rows) error {
-		var h outbox.Head
-		var notBefore, expires, due int64
-		var attempt int
-		err := r.Scan(&h.ID, (*string)(&h.Chat), (*string)(&h.Thread), &h.State, &h.Priority, &notBefore, &expires, &due, &h.MayBeDuplicate, &attempt)
-		h.Called = h.State == outbox.Sending && notes.may(outbox.Call{ID: h.ID, Attempt: attempt})
-		h.NotBefore, h.ExpiresAt, h.Due = fromMicros(notBefore), fromMicros(expires), fromMicros(due)
-		heads = append(heads, h)
-		return err
-	}, `SELECT id, chat, thread, state, priority, not_before, expires_at, due, may_be_duplicate,
-		CASE state WHEN 2 THEN length(log) - length(replace(log, char(10), '')) ELSE 0 END
-		FROM entries WHERE bot = ? AND state <= 3`, string(bot))
-	slices.SortFunc(heads, func(a, b outbox.Head) int { return cmp.Compare(a.ID, b.ID) }) // the index has them by chat
-	return heads, err
-}
-
 func (s *Store) loadDead(ctx context.Context, bot chat.BotName) ([]outbox.DeadTarget, error) {
-	var dead []outbox.DeadTarget
-	err := s.rows(ctx, func(r *sql.Rows) error {
-		var d outbox.DeadTarget
-		var since, at, probeAt int64
-		err := r.Scan((*string)(&d.Chat), &d.Reason, &d.Code, &since, &at, &d.Count, &probeAt)
-		d.Since, d.At, d.ProbeAt = fromMicros(since), fromMicros(at), fromMicros(probeAt)
-		dead = append(dead, d)
-		return err
-	}, `SELECT chat, reason, code, since, at, count, probe_at FROM dead_targets WHERE bot = ? ORDER BY at`, string(bot))
-	return dead, err
+	return s.deadTargets(ctx, `bot = ? ORDER BY at`, string(bot))
 }
 
 func (s *Store) loadMoves(ctx context.Context, bot chat.BotName) ([]outbox.Move, error) {

@@ -89,8 +89,8 @@ func TestNote_worksWhateverStandsInItsPlace(t *testing.T) {
 			if _, err := s.Apply(t.Context(), outbox.Batch{Owner: o, New: []outbox.Entry{e}}); err != nil {
 				t.Fatal(err)
 			}
-			if b, err := s.Load(t.Context(), o); err != nil || !b.Heads[0].Called {
-				t.Errorf("Load() = %+v, %v, want a call that may have been made", b.Heads, err)
+			if got := heads(t, s, o); !got[0].Called {
+				t.Errorf("the heads are %+v, want a call that may have been made", got)
 			}
 			if err := s.Note("support", 0, outbox.Call{ID: 1}); err != nil {
 				t.Errorf("Note() = %v", err)

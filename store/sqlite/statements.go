@@ -12,8 +12,10 @@ type statements struct {
 	begin, commit                   *sql.Stmt
 	epoch, acquire                  *sql.Stmt
 	insertEntry, entryByKey         *sql.Stmt
+	supersede, letter, replay       *sql.Stmt
 	markSending, settle             *sql.Stmt
-	bury, moveEntries, addMove      *sql.Stmt
+	end, moveEntries, addMove       *sql.Stmt
+	edit, drop, tell, adopt         *sql.Stmt
 	markDead, revive                *sql.Stmt
 	anchorState, anchorChannel      *sql.Stmt
 	clearChannels                   *sql.Stmt
@@ -22,28 +24,60 @@ type statements struct {
 	all                             []*sql.Stmt
 }
 
+// prepared is a statement and its text.
+type prepared struct {
+	into  **sql.Stmt
+	query string
+}
+
 func (st *statements) prepare(ctx context.Context, conn *sql.Conn) error {
-	for _, p := range []struct {
-		into  **sql.Stmt
-		query string
-	}{
+	for _, p := range append(st.ofEntries(), st.ofOthers()...) {
+		stmt, err := conn.PrepareContext(ctx, p.query) //nolint:sqlclosecheck // closed with the others, by close
+		if err != nil {
+			return errors.Join(fmt.Errorf("prepare %.40q: %w", p.query, err), st.close())
+		}
+		*p.into = stmt
+		st.all = append(st.all, stmt)
+	}
+	return nil
+}
+
+func (st *statements) ofEntries() []prepared {
+	return []prepared{
+		{&st.insertEntry, `INSERT INTO entries
+			(bot, chat, thread, state, priority, idem_key, fingerprint, supersede, on_uncertain, replay_of, outside,
+				not_before, expires_at, may_be_duplicate, created_at, receipts, source, parts)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`},
+		{&st.supersede, `UPDATE entries SET state = 7, ended_at = ?, reason = ? WHERE id = ? AND bot = ? AND state <= 3`},
+		{&st.letter, `SELECT 1 FROM entries WHERE id = ? AND bot = ? AND state = 5 AND replayed_by = 0`},
+		{&st.replay, `UPDATE entries SET replayed_by = ? WHERE id = ?`},
+		{&st.entryByKey, `SELECT id, fingerprint FROM entries WHERE idem_key = ?`},
+		{&st.markSending, `UPDATE entries SET state = 2 WHERE id = ? AND bot = ? AND state <= 3`},
+		{&st.settle, `UPDATE entries SET state = ?, due = ?, attempts = ?, uncertain = ?, degraded = ?,
+			may_be_duplicate = ?, ended_at = ?, reason = ?, receipts = receipts || ?, log = log || ?
+			WHERE id = ? AND bot = ? AND state <= 3`},
+		// The plus signs keep the search at the ids given, away from the index of all that is pending.
+		{&st.end, `UPDATE entries SET state = ?, ended_at = ?, reason = ?
+			WHERE +bot = ? AND +state <= 3 AND id IN (SELECT value FROM json_each(?))`},
+		{&st.moveEntries, `UPDATE entries SET chat = ? WHERE +bot = ? AND +state <= 3 AND id IN (SELECT value FROM json_each(?))`},
+		{&st.edit, `UPDATE entries SET chat = ?, thread = ?, parts = ?, receipts = ?, source = ?
+			WHERE id = ? AND bot = ? AND state = 5 AND replayed_by = 0`},
+		{&st.drop, `UPDATE entries SET state = 7, ended_at = ? WHERE id = ? AND bot = ? AND state = 5 AND replayed_by = 0`},
+		{&st.tell, `UPDATE entries SET told = 1 WHERE id = ? AND bot = ? AND state = 5`},
+		{&st.adopt, `UPDATE entries SET outside = 0
+			WHERE id IN (SELECT id FROM entries INDEXED BY entries_pending WHERE bot = ? AND outside = 1 AND state <= 3 ORDER BY id LIMIT ?)
+			RETURNING ` + headColumns},
+	}
+}
+
+func (st *statements) ofOthers() []prepared {
+	return []prepared{
 		{&st.begin, `BEGIN IMMEDIATE`},
 		{&st.commit, `COMMIT`},
 		{&st.epoch, `SELECT epoch FROM bots WHERE name = ?`},
 		{&st.acquire, `INSERT INTO bots (name, epoch, acquired_at) VALUES (?, 1, ?)
 			ON CONFLICT (name) DO UPDATE SET epoch = epoch + 1, acquired_at = excluded.acquired_at
 			RETURNING epoch`},
-		{&st.insertEntry, `INSERT INTO entries
-			(bot, chat, thread, state, priority, idem_key, fingerprint, not_before, expires_at, created_at, parts)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`},
-		{&st.entryByKey, `SELECT id, fingerprint FROM entries WHERE idem_key = ?`},
-		{&st.markSending, `UPDATE entries SET state = 2 WHERE id = ? AND bot = ? AND state <= 3`},
-		{&st.settle, `UPDATE entries SET state = ?, due = ?, attempts = ?, uncertain = ?, degraded = ?,
-			may_be_duplicate = ?, ended_at = ?, reason = ?, receipts = receipts || ?, log = log || ?
-			WHERE id = ? AND bot = ? AND state <= 3`},
-		{&st.bury, `UPDATE entries SET state = 5, ended_at = ?, reason = ?
-			WHERE bot = ? AND state <= 3 AND chat = ? AND id <= ? AND id NOT IN (SELECT value FROM json_each(?))`},
-		{&st.moveEntries, `UPDATE entries SET chat = ? WHERE bot = ? AND state <= 3 AND chat = ?`},
 		{&st.addMove, `INSERT OR REPLACE INTO moved_chats (bot, from_chat, to_chat) VALUES (?, ?, ?)`},
 		{&st.markDead, `INSERT INTO dead_targets (bot, chat, reason, code, since, at, count, probe_at)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -66,15 +100,7 @@ func (st *statements) prepare(ctx context.Context, conn *sql.Conn) error {
 		{&st.insertEvent, `INSERT INTO events (bot, event_id, state, received_at, ended_at, body) VALUES (?, ?, ?, ?, ?, ?)
 			ON CONFLICT DO NOTHING`},
 		{&st.eventByPlatformsID, `SELECT id FROM events WHERE bot = ? AND event_id = ?`},
-	} {
-		stmt, err := conn.PrepareContext(ctx, p.query) //nolint:sqlclosecheck // closed with the others, by close
-		if err != nil {
-			return errors.Join(fmt.Errorf("prepare %.40q: %w", p.query, err), st.close())
-		}
-		*p.into = stmt
-		st.all = append(st.all, stmt)
 	}
-	return nil
 }
 
 func (st *statements) close() error {

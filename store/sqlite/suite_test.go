@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/chatgateway/gateway/outbox"
 	"github.com/chatgateway/gateway/store/sqlite"
 	"github.com/chatgateway/gateway/store/storetest"
 )
@@ -33,4 +34,27 @@ func open(tb testing.TB, path string) *sqlite.Store {
 		}
 	})
 	return s
+}
+
+// heads adopts what was stored without an owner, and gives all that is pending.
+func heads(tb testing.TB, s *sqlite.Store, o outbox.Owner) []outbox.Head {
+	tb.Helper()
+	for more := true; more; {
+		a, err := s.Apply(tb.Context(), outbox.Batch{Owner: o, Adopt: true})
+		if err != nil {
+			tb.Fatalf("Apply() failed: %v", err)
+		}
+		more = len(a.Adopted) > 0
+	}
+	var all []outbox.Head
+	for after := outbox.ID(0); ; after = all[len(all)-1].ID {
+		page, err := s.Heads(tb.Context(), o, after)
+		if err != nil {
+			tb.Fatalf("Heads() failed: %v", err)
+		}
+		if len(page) == 0 {
+			return all
+		}
+		all = append(all, page...)
+	}
 }

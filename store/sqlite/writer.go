@@ -36,7 +36,7 @@ type change struct {
 
 // refusal is an error with which a change left the transaction untouched.
 func refusal(err error) bool {
-	return errors.Is(err, outbox.ErrNotOwner) || errors.Is(err, outbox.ErrKeyReused)
+	return errors.Is(err, outbox.ErrNotOwner) || errors.Is(err, outbox.ErrKeyReused) || errors.Is(err, outbox.ErrReplayed)
 }
 
 // do runs the change in a transaction and returns after its commit. The

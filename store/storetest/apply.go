@@ -36,7 +36,13 @@ func readBack(s *suite) {
 			{Text: ""},
 		},
 		NotBefore: start.Add(time.Minute), ExpiresAt: start.Add(time.Hour),
+		Supersede: "price\x00", OnUncertain: outbox.Hold, MayBeDuplicate: true, Receipts: []chat.Receipt{"r\n1"},
+		Source: &chat.Message{
+			Text: "a <b>", Format: chat.Markdown, ReplyTo: "5", Silent: true,
+			Attachments: []chat.Attachment{{Digest: "ab", Name: "a.txt", Type: "text/plain", Size: 5}},
+		},
 	}
+	e.Parts[1].Attachment = &e.Source.Attachments[0]
 	id := s.store(e)[0]
 	e.ID, e.CreatedAt = id, start
 	s.same("the entry", s.entry(id), e)
@@ -87,7 +93,7 @@ func reusedKey(s *suite) {
 		s.Fatalf("Apply() = %v, want ErrKeyReused", err)
 	}
 	b := s.load(o)
-	s.same("the heads", b.Heads, []outbox.Head{{ID: id, Chat: "1", State: outbox.Queued, Priority: outbox.Proactive}})
+	s.same("the heads", s.heads(o), []outbox.Head{{ID: id, Chat: "1", State: outbox.Queued, Priority: outbox.Proactive}})
 	if len(b.Dead)+len(b.Moves)+len(b.Anchors) > 0 {
 		s.Errorf("stored all the same: %+v", b)
 	}
@@ -166,7 +172,7 @@ func fenced(s *suite) {
 		"settled":   {Settled: []outbox.Settlement{sent(id, "1")}},
 		"new":       {New: []outbox.Entry{text("1", "y")}},
 		"dead":      {Dead: []outbox.DeadTarget{{Chat: "1"}}},
-		"buried":    {Buried: []outbox.Burial{{Chat: "1", UpTo: id}}},
+		"ended":     {Ended: []outbox.Ending{{IDs: []outbox.ID{id}, State: outbox.Dead}}},
 		"moved":     {Moves: []outbox.Move{{From: "1", To: "2"}}},
 		"anchors":   {Anchors: []limiter.Anchors{{Scope: "s"}}},
 		"nothing":   {},
@@ -182,7 +188,7 @@ func fenced(s *suite) {
 		}
 	}
 	b := s.load(o)
-	s.same("the heads", b.Heads, []outbox.Head{{ID: id, Chat: "1", State: outbox.Queued, Priority: outbox.Proactive}})
+	s.same("the heads", s.heads(o), []outbox.Head{{ID: id, Chat: "1", State: outbox.Queued, Priority: outbox.Proactive}})
 	if len(b.Dead)+len(b.Moves)+len(b.Anchors) > 0 {
 		s.Errorf("stored all the same: %+v", b)
 	}
@@ -191,10 +197,26 @@ func fenced(s *suite) {
 
 func unowned(s *suite) {
 	id := s.store(text("1", "x"))[0]
-	_, err := s.Apply(s.Context(), outbox.Batch{At: start, Settled: []outbox.Settlement{sent(id, "1")}})
-	if !errors.Is(err, outbox.ErrNotOwner) {
-		s.Errorf("settling without an owner: Apply() = %v, want ErrNotOwner", err)
+	ids := []outbox.ID{id}
+	for name, b := range map[string]outbox.Batch{
+		"sending": {Sending: ids},
+		"settled": {Settled: []outbox.Settlement{sent(id, "1")}},
+		"dead":    {Dead: []outbox.DeadTarget{{Chat: "1"}}},
+		"revived": {Revived: []chat.ChatID{"1"}},
+		"ended":   {Ended: []outbox.Ending{{IDs: ids, State: outbox.Dead}}},
+		"moved":   {Moves: []outbox.Move{{From: "1", To: "2", IDs: ids}}},
+		"anchors": {Anchors: []limiter.Anchors{{Scope: "s"}}},
+		"edited":  {Edits: []outbox.Edit{{ID: id}}},
+		"dropped": {Dropped: ids},
+		"told":    {Told: ids},
+		"adopted": {Adopt: true},
+	} {
+		b.At, b.New = start, []outbox.Entry{text("1", "y")}
+		if _, err := s.Apply(s.Context(), b); !errors.Is(err, outbox.ErrNotOwner) {
+			s.Errorf("%s without an owner: Apply() = %v, want ErrNotOwner", name, err)
+		}
 	}
+	s.same("pending", s.pendingIDs(s.acquire(bot)), ids)
 	if got := s.entry(id).State; got != outbox.Queued {
 		s.Errorf("the entry is %v, want queued", got)
 	}
@@ -208,9 +230,9 @@ func foreign(s *suite) {
 	id := s.store(e)[0]
 	s.apply(outbox.Batch{
 		Owner: mine, Sending: []outbox.ID{id}, Settled: []outbox.Settlement{sent(id, "1")},
-		Buried: []outbox.Burial{{Chat: "1", UpTo: id}}, Moves: []outbox.Move{{From: "1", To: "2"}},
+		Ended: []outbox.Ending{{IDs: []outbox.ID{id}, State: outbox.Dead}}, Moves: []outbox.Move{{From: "1", To: "2", IDs: []outbox.ID{id}}},
 	})
-	s.same("the other bot's heads", s.load(other).Heads,
+	s.same("the other bot's heads", s.heads(other),
 		[]outbox.Head{{ID: id, Chat: "1", State: outbox.Queued, Priority: outbox.Proactive}})
 }
 

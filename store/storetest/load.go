@@ -12,12 +12,13 @@ import (
 
 func loadCases() []testCase {
 	return []testCase{
-		{"a backlog holds the bot's pending entries in the order of their ids", heads},
+		{"the heads are the bot's pending entries in the order of their ids", heads},
+		{"heads come page by page", headPages},
 		{"a new store has an empty backlog", emptyBacklog},
 		{"a note tells a call that may have been made from one that was not", notes},
 		{"dead targets are marked, marked again and revived", deadTargets},
-		{"a burial spares later entries, other chats, other bots and calls under way", burial},
-		{"a move takes the pending entries along and is remembered", moves},
+		{"an ending ends the pending entries that it names, and no others", endings},
+		{"a move takes the entries along that it names, and is remembered", moves},
 		{"moves come back in their order, whatever the clock said", moveOrder},
 		{"anchors are read back", anchors},
 		{"cleared anchors void the channels of their scope", clearedAnchors},
@@ -26,7 +27,7 @@ func loadCases() []testCase {
 
 func emptyBacklog(s *suite) {
 	b := s.load(s.acquire(bot))
-	if len(b.Heads)+len(b.Dead)+len(b.Moves)+len(b.Anchors) > 0 {
+	if len(b.Dead)+len(b.Moves)+len(b.Anchors) > 0 {
 		s.Errorf("a new store's backlog is %+v", b)
 	}
 }
@@ -43,10 +44,15 @@ func heads(s *suite) {
 	entries[3].NotBefore = start.Add(time.Hour)
 	entries[4].ExpiresAt = start.Add(2 * time.Hour)
 	entries[5].Target.Bot = "other"
+	entries[8].Supersede, entries[9].MayBeDuplicate = "k", true
+	entries[10].Parts = append(entries[10].Parts, chat.Part{Text: "y"})
 	ids := s.store(entries...)
 	waiting := outbox.Settlement{ID: ids[7], State: outbox.Waiting, Due: start.Add(time.Minute), MayBeDuplicate: true}
 	s.apply(outbox.Batch{Owner: o, Sending: ids[6:7], Settled: []outbox.Settlement{
-		waiting, sent(ids[0], "1"), {ID: ids[1], State: outbox.Dead}, {ID: ids[29], State: outbox.Cancelled},
+		waiting, sent(ids[0], "1"),
+		{ID: ids[1], State: outbox.Dead},
+		{ID: ids[29], State: outbox.Cancelled},
+		{ID: ids[10], State: outbox.Queued, Delivered: true},
 	}})
 	var want []outbox.Head
 	for i, e := range entries {
@@ -56,12 +62,31 @@ func heads(s *suite) {
 		want = append(want, outbox.Head{
 			ID: ids[i], Chat: e.Target.Chat, Thread: e.Target.Thread, State: outbox.Queued,
 			Priority: e.Priority, NotBefore: e.NotBefore, ExpiresAt: e.ExpiresAt,
+			Supersede: e.Supersede, MayBeDuplicate: e.MayBeDuplicate, Begun: i == 10,
 		})
 	}
 	want[6-3].State, want[6-3].Called = outbox.Sending, true // nothing is noted, so nobody knows
 	want[7-3].State, want[7-3].Due, want[7-3].MayBeDuplicate = outbox.Waiting, waiting.Due, true
-	s.same("the heads", s.load(o).Heads, want)
+	s.same("the heads", s.heads(o), want)
 	s.same("the other bot's", s.pendingIDs(s.acquire("other")), ids[5:6])
+}
+
+func headPages(s *suite) {
+	const n = 12_000
+	o := s.acquire(bot)
+	other := text("1", "x")
+	other.Target.Bot = "other"
+	var want []outbox.ID
+	for i, stored := range s.apply(outbox.Batch{Owner: o, New: slices.Repeat([]outbox.Entry{text("1", "x"), text("2", "y"), other}, n/3)}).New {
+		if i%3 < 2 {
+			want = append(want, stored.ID)
+		}
+	}
+	s.same("the pages", s.pendingIDs(o), want)
+	page, err := s.Heads(s.Context(), o, want[len(want)-3])
+	if err != nil || len(page) != 2 || page[0].ID != want[len(want)-2] {
+		s.Errorf("Heads() after the last but two = %v, %v, want the last two", page, err)
+	}
 }
 
 func notes(s *suite) {
@@ -74,7 +99,7 @@ func notes(s *suite) {
 		}
 	}
 	called := func() (got []outbox.ID) {
-		for _, h := range s.load(s.acquire(bot)).Heads {
+		for _, h := range s.heads(s.acquire(bot)) {
 			if h.Called {
 				got = append(got, h.ID)
 			}
@@ -116,41 +141,46 @@ func deadTargets(s *suite) {
 	}
 }
 
-func burial(s *suite) {
+func endings(s *suite) {
 	o := s.acquire(bot)
-	thread, other := text("1", "thread"), text("1", "other bot")
-	thread.Target.Thread, other.Target.Bot = "t", "other"
-	ids := s.store(text("1", "queued"), thread, text("1", "waiting"), text("1", "sending"), text("11", "other chat"), other, text("1", "last"), text("1", "later"))
-	s.apply(outbox.Batch{Owner: o, Sending: ids[3:4], Settled: []outbox.Settlement{{ID: ids[2], State: outbox.Waiting, Attempts: 2, Due: start}}})
+	other := text("1", "other bot")
+	other.Target.Bot = "other"
+	ids := s.store(text("1", "queued"), text("2", "waiting"), text("1", "sending"), text("1", "sent"), other, text("1", "spared"))
+	s.apply(outbox.Batch{Owner: o, Sending: ids[2:3], Settled: []outbox.Settlement{
+		{ID: ids[1], State: outbox.Waiting, Attempts: 2, Due: start}, sent(ids[3], "1"),
+	}})
 	at := start.Add(time.Minute)
-	s.apply(outbox.Batch{Owner: o, At: at, Buried: []outbox.Burial{{Chat: "1", UpTo: ids[6], Spared: ids[3:4], Reason: "dead target: blocked"}}})
-	for _, i := range []int{0, 1, 2, 6} {
-		if e := s.entry(ids[i]); e.State != outbox.Dead || e.Reason != "dead target: blocked" || !e.EndedAt.Equal(at) {
-			s.Errorf("entry %q is %v (%q, ended %v), want it buried", e.Parts[0].Text, e.State, e.Reason, e.EndedAt)
+	s.apply(outbox.Batch{Owner: o, At: at, Ended: []outbox.Ending{
+		{IDs: []outbox.ID{ids[4], ids[3], ids[1], ids[0], 1 << 40}, State: outbox.Dead, Reason: "dead target: blocked"},
+		{IDs: ids[2:3], State: outbox.Cancelled, Reason: "withdrawn"},
+		{State: outbox.Expired, Reason: "names nothing"},
+	}})
+	for i, want := range map[int]outbox.State{0: outbox.Dead, 1: outbox.Dead, 2: outbox.Cancelled} {
+		if e := s.entry(ids[i]); e.State != want || e.Reason == "" || !e.EndedAt.Equal(at) {
+			s.Errorf("entry %q is %v (%q, ended %v), want %v", e.Parts[0].Text, e.State, e.Reason, e.EndedAt, want)
 		}
 	}
-	s.same("what is spared", s.pendingIDs(o), []outbox.ID{ids[3], ids[4], ids[7]})
-	s.same("the other bot's", s.pendingIDs(s.acquire("other")), []outbox.ID{ids[5]})
-	s.apply(outbox.Batch{Owner: o, Settled: []outbox.Settlement{sent(ids[3], "arrived")}})
-	if e := s.entry(ids[3]); e.State != outbox.Sent || len(e.Receipts) != 1 {
-		s.Errorf("the call under way ended as %v with receipts %v, want sent with one", e.State, e.Receipts)
+	if e := s.entry(ids[3]); e.State != outbox.Sent || e.Reason != "" {
+		s.Errorf("what was sent ended again as %v (%q)", e.State, e.Reason)
 	}
+	s.same("what is left", s.pendingIDs(o), ids[5:])
+	s.same("the other bot's", s.pendingIDs(s.acquire("other")), ids[4:5])
 }
 
 func moves(s *suite) {
 	o := s.acquire(bot)
 	thread, other := text("1", "thread"), text("1", "other bot")
 	thread.Target.Thread, other.Target.Bot = "t", "other"
-	ids := s.store(text("1", "a"), thread, text("3", "c"), other, text("1", "ended"), text("2", "there already"))
+	ids := s.store(text("1", "a"), thread, text("3", "c"), other, text("1", "ended"), text("1", "not named"))
 	s.apply(outbox.Batch{Owner: o, Settled: []outbox.Settlement{sent(ids[4], "1")}, Sending: ids[:1]})
-	s.apply(outbox.Batch{Owner: o, Moves: []outbox.Move{{From: "1", To: "2"}}})
+	s.apply(outbox.Batch{Owner: o, Moves: []outbox.Move{{From: "1", To: "2", IDs: []outbox.ID{ids[4], ids[0], ids[1], ids[3]}}}})
 	for i, want := range []chat.Target{
 		{Bot: bot, Chat: "2"},
 		{Bot: bot, Chat: "2", Thread: "t"},
 		{Bot: bot, Chat: "3"},
 		{Bot: "other", Chat: "1"},
 		{Bot: bot, Chat: "1"},
-		{Bot: bot, Chat: "2"},
+		{Bot: bot, Chat: "1"},
 	} {
 		if got := s.entry(ids[i]).Target; got != want {
 			s.Errorf("entry %d goes to %v, want %v", i, got, want)

@@ -134,6 +134,7 @@ func (m *twins) batch(rt *rapid.T) outbox.Batch {
 		}
 	})
 	m.targets(rt, &b, some)
+	m.letters(rt, &b)
 	return b
 }
 
@@ -142,12 +143,11 @@ func (m *twins) targets(rt *rapid.T, b *outbox.Batch, some func(string, int, fun
 		b.Dead = append(b.Dead, outbox.DeadTarget{Chat: chatOf(rt), Since: timeOf(rt), At: timeOf(rt), Count: 1})
 	})
 	some("revived", 1, func() { b.Revived = append(b.Revived, chatOf(rt)) })
-	some("buried", 1, func() {
-		if id, ok := m.id(rt); ok {
-			b.Buried = append(b.Buried, outbox.Burial{Chat: chatOf(rt), UpTo: id, Reason: "gone"})
-		}
+	some("ended", 1, func() {
+		state := rapid.SampledFrom([]outbox.State{outbox.Dead, outbox.Dead, outbox.Expired, outbox.Cancelled}).Draw(rt, "end")
+		b.Ended = append(b.Ended, outbox.Ending{IDs: m.some(rt), State: state, Reason: "gone"})
 	})
-	some("moves", 2, func() { b.Moves = append(b.Moves, outbox.Move{From: chatOf(rt), To: chatOf(rt)}) })
+	some("moves", 2, func() { b.Moves = append(b.Moves, outbox.Move{From: chatOf(rt), To: chatOf(rt), IDs: m.some(rt)}) })
 	some("anchors", 1, func() {
 		b.Anchors = append(b.Anchors, limiter.Anchors{
 			Scope: m.run, At: b.At, Tokens: rapid.Float64Range(-1, 30).Draw(rt, "tokens"), Cleared: rapid.Bool().Draw(rt, "cleared"),
@@ -156,12 +156,59 @@ func (m *twins) targets(rt *rapid.T, b *outbox.Batch, some func(string, int, fun
 	})
 }
 
+// some draws a few ids, of whatever entries.
+func (m *twins) some(rt *rapid.T) []outbox.ID {
+	var ids []outbox.ID
+	for range rapid.IntRange(0, 3).Draw(rt, "ids") {
+		if id, ok := m.id(rt); ok {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// letters draws what operators do.
+func (m *twins) letters(rt *rapid.T, b *outbox.Batch) {
+	if len(m.ids) == 0 {
+		return
+	}
+	switch rapid.SampledFrom([]string{"", "", "edit", "drop", "tell", "adopt"}).Draw(rt, "letters") {
+	case "edit":
+		id, _ := m.id(rt)
+		b.Edits = append(b.Edits, outbox.Edit{
+			ID: id, Target: chat.Target{Bot: b.Owner.Bot, Chat: chatOf(rt)}, Parts: []chat.Part{{Text: rapid.String().Draw(rt, "text")}},
+			Receipts: rapid.SampledFrom([][]chat.Receipt{nil, {"r1", "r\n2"}}).Draw(rt, "receipts"), Source: sourceOf(rt),
+		})
+	case "drop":
+		b.Dropped = m.some(rt)
+	case "tell":
+		b.Told = m.some(rt)
+	case "adopt":
+		b.Adopt = true
+	}
+}
+
+func sourceOf(rt *rapid.T) *chat.Message {
+	if rapid.Bool().Draw(rt, "source") {
+		return nil
+	}
+	return &chat.Message{Text: rapid.String().Draw(rt, "text"), Format: chat.Markdown}
+}
+
 func (m *twins) entry(rt *rapid.T, name chat.BotName) outbox.Entry {
 	e := outbox.Entry{
 		Target:   chat.Target{Bot: name, Chat: chatOf(rt), Thread: chat.ThreadID(rapid.SampledFrom([]string{"", "t"}).Draw(rt, "thread"))},
 		State:    rapid.SampledFrom([]outbox.State{outbox.Queued, outbox.Sending}).Draw(rt, "state"),
 		Priority: outbox.Priority(rapid.IntRange(1, 3).Draw(rt, "priority")),
 		Parts:    []chat.Part{{Text: rapid.String().Draw(rt, "text")}},
+		Source:   sourceOf(rt), MayBeDuplicate: rapid.Bool().Draw(rt, "duplicate"),
+		Supersede: rapid.SampledFrom([]string{"", "s"}).Draw(rt, "supersede"), OnUncertain: outbox.OnUncertain(rapid.IntRange(0, 3).Draw(rt, "uncertain")),
+	}
+	switch rapid.IntRange(0, 5).Draw(rt, "instead") {
+	case 0:
+		e.Supersedes, _ = m.id(rt)
+	case 1:
+		e.ReplayOf, _ = m.id(rt)
 	}
 	if key := rapid.SampledFrom([]string{"", "", "k", "l"}).Draw(rt, "key"); key != "" {
 		e.Key = m.run + key
@@ -186,7 +233,7 @@ func (m *twins) apply(rt *rapid.T) {
 	b := m.batch(rt)
 	want, wantErr := m.model.Apply(rt.Context(), b)
 	got, err := m.store.Apply(rt.Context(), m.translated(b))
-	for _, known := range []error{outbox.ErrNotOwner, outbox.ErrKeyReused} {
+	for _, known := range []error{outbox.ErrNotOwner, outbox.ErrKeyReused, outbox.ErrReplayed} {
 		if errors.Is(err, known) != errors.Is(wantErr, known) {
 			rt.Fatalf("Apply() = %v, want %v", err, wantErr)
 		}
@@ -197,35 +244,88 @@ func (m *twins) apply(rt *rapid.T) {
 	if err != nil {
 		rt.Fatalf("Apply() = %v, want nil", err)
 	}
-	for i, w := range want.New {
-		g := got.New[i]
+	m.stored(got.New, want.New)
+	m.same("missed letters", got.Missed, m.all(want.Missed), nil)
+	m.same("adopted heads", got.Adopted, m.heads(want.Adopted), nil)
+}
+
+// stored compares where new entries stand, and learns their ids.
+func (m *twins) stored(got, want []outbox.Stored) {
+	for i, w := range want {
+		g := got[i]
 		if g.Duplicate != w.Duplicate {
-			rt.Fatalf("new entry %d: %+v, want %+v", i, g, w)
+			m.Fatalf("new entry %d: %+v, want %+v", i, g, w)
 		}
 		if !w.Duplicate {
 			if len(m.ids) > 0 && g.ID <= m.ids[len(m.ids)-1] {
-				rt.Fatalf("id %d came after %d", g.ID, m.ids[len(m.ids)-1])
+				m.Fatalf("id %d came after %d", g.ID, m.ids[len(m.ids)-1])
 			}
 			m.ids = append(m.ids, g.ID)
 		}
 		if g.ID != m.ids[w.ID-1] {
-			rt.Fatalf("new entry %d has id %d, want %d", i, g.ID, m.ids[w.ID-1])
+			m.Fatalf("new entry %d has id %d, want %d", i, g.ID, m.ids[w.ID-1])
 		}
 	}
 }
 
+// real gives the store's id; none stays none.
+func (m *twins) real(id outbox.ID) outbox.ID {
+	if id == 0 {
+		return 0
+	}
+	return m.ids[id-1]
+}
+
+func (m *twins) all(ids []outbox.ID) []outbox.ID {
+	ids = slices.Clone(ids)
+	for i, id := range ids {
+		ids[i] = m.real(id)
+	}
+	return ids
+}
+
+func (m *twins) heads(heads []outbox.Head) []outbox.Head {
+	for i := range heads {
+		heads[i].ID = m.real(heads[i].ID)
+	}
+	return heads
+}
+
+// entries gives entries as the store has them. What they were superseded by is
+// named by id.
+func (m *twins) entries(entries []outbox.Entry) []outbox.Entry {
+	for i := range entries {
+		e := &entries[i]
+		for id, is := range m.ids {
+			if e.Reason == outbox.SupersededBy(outbox.ID(id+1)) {
+				e.Reason = outbox.SupersededBy(is)
+				break
+			}
+		}
+		e.ID, e.ReplayOf, e.ReplayedBy = m.real(e.ID), m.real(e.ReplayOf), m.real(e.ReplayedBy)
+	}
+	return entries
+}
+
 // translated gives the batch in the store's ids.
 func (m *twins) translated(b outbox.Batch) outbox.Batch {
-	b.Sending, b.Settled = slices.Clone(b.Sending), slices.Clone(b.Settled)
-	b.Buried, b.Turns = slices.Clone(b.Buried), slices.Clone(b.Turns)
-	for i, id := range b.Sending {
-		b.Sending[i] = m.ids[id-1]
+	b.New, b.Settled, b.Ended, b.Moves = slices.Clone(b.New), slices.Clone(b.Settled), slices.Clone(b.Ended), slices.Clone(b.Moves)
+	b.Turns, b.Edits = slices.Clone(b.Turns), slices.Clone(b.Edits)
+	b.Sending, b.Dropped, b.Told = m.all(b.Sending), m.all(b.Dropped), m.all(b.Told)
+	for i := range b.New {
+		b.New[i].Supersedes, b.New[i].ReplayOf = m.real(b.New[i].Supersedes), m.real(b.New[i].ReplayOf)
 	}
 	for i := range b.Settled {
-		b.Settled[i].ID = m.ids[b.Settled[i].ID-1]
+		b.Settled[i].ID = m.real(b.Settled[i].ID)
 	}
-	for i := range b.Buried {
-		b.Buried[i].UpTo = m.ids[b.Buried[i].UpTo-1]
+	for i := range b.Ended {
+		b.Ended[i].IDs = m.all(b.Ended[i].IDs)
+	}
+	for i := range b.Moves {
+		b.Moves[i].IDs = m.all(b.Moves[i].IDs)
+	}
+	for i := range b.Edits {
+		b.Edits[i].ID = m.real(b.Edits[i].ID)
 	}
 	for i := range b.Turns {
 		b.Turns[i].Turn = m.turns[b.Turns[i].Turn-1]
@@ -290,11 +390,13 @@ func (m *twins) check(rt *rapid.T) {
 func (m *twins) compare(rt *rapid.T) {
 	for _, name := range []chat.BotName{chat.BotName(m.run + "a"), chat.BotName(m.run + "b")} {
 		want, _ := m.model.Load(rt.Context(), outbox.Owner{Bot: name})
-		for i := range want.Heads {
-			want.Heads[i].ID = m.ids[want.Heads[i].ID-1]
-		}
 		got, err := m.store.Load(rt.Context(), outbox.Owner{Bot: name})
 		m.same("backlog", m.normal(got), m.normal(want), err)
+
+		heads, _ := allHeads(rt.Context(), m.model, outbox.Owner{Bot: name})
+		gotHeads, err := allHeads(rt.Context(), m.store, outbox.Owner{Bot: name})
+		m.same("heads", gotHeads, m.heads(heads), err)
+		m.compareLists(rt, name)
 
 		turns, _ := m.model.Unfinished(rt.Context(), name, 0, 100)
 		for i := range turns {
@@ -308,11 +410,25 @@ func (m *twins) compare(rt *rapid.T) {
 		all = append(all, outbox.ID(i+1))
 	}
 	want, _ := m.model.Read(rt.Context(), all...)
-	for i := range want {
-		want[i].ID = m.ids[i]
-	}
 	got, err := m.store.Read(rt.Context(), m.ids...)
-	m.same("entries", got, want, err)
+	m.same("entries", got, m.entries(want), err)
+}
+
+// compareLists compares some of what operators see of a bot.
+func (m *twins) compareLists(rt *rapid.T, name chat.BotName) {
+	for _, f := range []outbox.Filter{
+		{Bot: name, Open: true},
+		{Bot: name, Untold: true, Newest: true},
+		{Bot: name, Reason: "gone"},
+		{Bot: name, States: []outbox.State{outbox.Queued, outbox.Sending, outbox.Waiting}},
+	} {
+		want, _ := m.model.List(rt.Context(), f)
+		got, err := m.store.List(rt.Context(), f)
+		m.same("list", got, m.entries(want), err)
+		count, _ := m.model.Count(rt.Context(), f)
+		gotCount, err := m.store.Count(rt.Context(), f)
+		m.same("count", gotCount, count, err)
+	}
 }
 
 // normal leaves out other runs' anchors and sorts what may come in any order.

@@ -144,7 +144,8 @@ func (m *Memory) applyLetters(b outbox.Batch) []outbox.ID {
 			missed = append(missed, ed.ID)
 			continue
 		}
-		e.Target, e.Parts, e.Receipts, e.Source = ed.Target, ed.Parts, ed.Receipts, ed.Source
+		e.Target.Chat, e.Target.Thread = ed.Target.Chat, ed.Target.Thread
+		e.Parts, e.Receipts, e.Source = ed.Parts, ed.Receipts, ed.Source
 		*e = clone(*e)
 	}
 	for _, id := range b.Dropped {
@@ -156,18 +157,17 @@ func (m *Memory) applyLetters(b outbox.Batch) []outbox.ID {
 		e.State, e.EndedAt = outbox.Cancelled, b.At
 	}
 	for _, id := range b.Told {
-		m.told[id] = true
+		if e := m.entry(b.Owner.Bot, id); e != nil && e.State == outbox.Dead {
+			m.told[id] = true
+		}
 	}
 	return missed
 }
 
 // letter gives a dead letter that was not replayed, or nil.
 func (m *Memory) letter(bot chat.BotName, id outbox.ID) *outbox.Entry {
-	if id < 1 || int(id) > len(m.entries) {
-		return nil
-	}
-	e := &m.entries[id-1]
-	if e.Target.Bot != bot || e.State != outbox.Dead || e.ReplayedBy != 0 {
+	e := m.entry(bot, id)
+	if e == nil || e.State != outbox.Dead || e.ReplayedBy != 0 {
 		return nil
 	}
 	return e
@@ -264,12 +264,18 @@ func clone(e outbox.Entry) outbox.Entry {
 	return e
 }
 
-func (m *Memory) pending(bot chat.BotName, id outbox.ID) *outbox.Entry {
-	if id < 1 || int(id) > len(m.entries) {
+// entry gives an entry of the bot, or nil.
+func (m *Memory) entry(bot chat.BotName, id outbox.ID) *outbox.Entry {
+	if id < 1 || int(id) > len(m.entries) || m.entries[id-1].Target.Bot != bot {
 		return nil
 	}
-	e := &m.entries[id-1]
-	if e.Target.Bot != bot || !e.State.Pending() {
+	return &m.entries[id-1]
+}
+
+// pending gives an entry of the bot that has yet to end, or nil.
+func (m *Memory) pending(bot chat.BotName, id outbox.ID) *outbox.Entry {
+	e := m.entry(bot, id)
+	if e == nil || !e.State.Pending() {
 		return nil
 	}
 	return e

@@ -29,8 +29,8 @@ func TestMemory_failsWhenTold(t *testing.T) {
 		t.Errorf("Accept() = %v, want ErrNoSpace", err)
 	}
 	m.Fail(nil)
-	if b, err := m.Load(t.Context(), o); err != nil || len(b.Heads) != 0 {
-		t.Errorf("Load() = %v, %v, want nothing", b.Heads, err)
+	if heads, err := m.Heads(t.Context(), o, 0); err != nil || len(heads) != 0 {
+		t.Errorf("Heads() = %v, %v, want nothing", heads, err)
 	}
 	if a, err := m.Apply(t.Context(), batch); err != nil || a.New[0].ID != 1 {
 		t.Errorf("Apply() = %v, %v, want the id 1", a, err)

@@ -62,7 +62,7 @@ func settledOnce(s *suite) {
 		before := s.entry(id)
 		s.apply(outbox.Batch{Owner: o, At: start.Add(time.Hour), Sending: []outbox.ID{id}})
 		s.apply(outbox.Batch{Owner: o, At: start.Add(time.Hour), Settled: []outbox.Settlement{sent(id, "again")}})
-		s.apply(outbox.Batch{Owner: o, Buried: []outbox.Burial{{Chat: "1", UpTo: id}}, Moves: []outbox.Move{{From: "1", To: "2"}}})
+		s.apply(outbox.Batch{Owner: o, Ended: []outbox.Ending{{IDs: []outbox.ID{id}, State: outbox.Dead}}, Moves: []outbox.Move{{From: "1", To: "2", IDs: []outbox.ID{id}}}})
 		s.same("an entry that is "+end.String(), s.entry(id), before)
 		s.apply(outbox.Batch{Owner: o, Settled: []outbox.Settlement{sent(id+1000, "unknown")}})
 	}
@@ -73,6 +73,6 @@ func handOn(s *suite) {
 	ids := s.store(text("1", "a"), text("1", "b"))
 	s.apply(outbox.Batch{Owner: o, Sending: ids[:1]})
 	s.apply(outbox.Batch{Owner: o, Settled: []outbox.Settlement{sent(ids[0], "1")}, Sending: ids[1:]})
-	s.same("the heads", s.load(o).Heads,
+	s.same("the heads", s.heads(o),
 		[]outbox.Head{{ID: ids[1], Chat: "1", State: outbox.Sending, Priority: outbox.Proactive, Called: true}})
 }

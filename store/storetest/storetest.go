@@ -3,6 +3,7 @@
 package storetest
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 // Store is what a database implements for the gateway.
 type Store interface {
 	outbox.Outbox
+	outbox.Archive
 	inbound.Journal
 }
 
@@ -24,7 +26,7 @@ type Store interface {
 // and closes it when its test ends.
 func Run(t *testing.T, open func(t *testing.T) Store) {
 	t.Helper()
-	for _, c := range slices.Concat(applyCases(), settleCases(), loadCases(), journalCases(), togetherCases()) {
+	for _, c := range slices.Concat(applyCases(), settleCases(), loadCases(), letterCases(), archiveCases(), journalCases(), togetherCases()) {
 		t.Run(c.name, func(t *testing.T) {
 			c.test(&suite{T: t, Store: open(t)})
 		})
@@ -111,11 +113,42 @@ func (s *suite) load(o outbox.Owner) outbox.Backlog {
 	return b
 }
 
-// pendingIDs gives the bot's pending entries, in the order in which they are loaded.
+// heads adopts what was stored without an owner, and gives all that is pending.
+func (s *suite) heads(o outbox.Owner) []outbox.Head {
+	s.Helper()
+	for more := true; more; {
+		more = len(s.apply(outbox.Batch{Owner: o, Adopt: true}).Adopted) > 0
+	}
+	return s.known(o)
+}
+
+// known gives the pending entries that the owner knows of.
+func (s *suite) known(o outbox.Owner) []outbox.Head {
+	s.Helper()
+	all, err := allHeads(s.Context(), s, o)
+	if err != nil {
+		s.Fatalf("Heads() failed: %v", err)
+	}
+	return all
+}
+
+// allHeads reads page after page.
+func allHeads(ctx context.Context, box outbox.Outbox, o outbox.Owner) ([]outbox.Head, error) {
+	var all []outbox.Head
+	for after := outbox.ID(0); ; after = all[len(all)-1].ID {
+		page, err := box.Heads(ctx, o, after)
+		if err != nil || len(page) == 0 {
+			return all, err
+		}
+		all = append(all, page...)
+	}
+}
+
+// pendingIDs gives the ids of the bot's pending entries.
 func (s *suite) pendingIDs(o outbox.Owner) []outbox.ID {
 	s.Helper()
 	var ids []outbox.ID
-	for _, h := range s.load(o).Heads {
+	for _, h := range s.heads(o) {
 		ids = append(ids, h.ID)
 	}
 	return ids
