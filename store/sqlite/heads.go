@@ -28,24 +28,46 @@ type headReader struct {
 	heads []outbox.Head
 }
 
+// headRow is what a head is made of.
+type headRow struct {
+	outbox.Head
+	notBefore, expires, due int64
+	receipts, attempt       int
+}
+
 // scan reads the headColumns of a row.
 func (h *headReader) scan(r *sql.Rows) error {
-	var head outbox.Head
-	var notBefore, expires, due int64
-	var receipts, attempt int
-	err := r.Scan(&head.ID, (*string)(&head.Chat), (*string)(&head.Thread), &head.State, &head.Priority, &head.Supersede,
-		&notBefore, &expires, &due, &receipts, &head.MayBeDuplicate, &attempt)
+	var row headRow
+	err := r.Scan(&row.ID, (*string)(&row.Chat), (*string)(&row.Thread), &row.State, &row.Priority, &row.Supersede,
+		&row.notBefore, &row.expires, &row.due, &row.receipts, &row.MayBeDuplicate, &row.attempt)
 	if err != nil {
 		return err
 	}
-	head.NotBefore, head.ExpiresAt, head.Due = fromMicros(notBefore), fromMicros(expires), fromMicros(due)
-	head.Begun = receipts > 0
-	if head.State == outbox.Sending {
-		if head.Called, err = h.called(outbox.Call{ID: head.ID, Attempt: attempt}); err != nil {
+	return h.add(row)
+}
+
+// read is scan for a row that the writing connection gives.
+func (h *headReader) read(st *statement) error {
+	return h.add(headRow{
+		Head: outbox.Head{
+			ID: outbox.ID(st.integer(0)), Chat: chat.ChatID(st.text(1)), Thread: chat.ThreadID(st.text(2)),
+			State: outbox.State(st.integer(3)), Priority: outbox.Priority(st.integer(4)), Supersede: st.text(5),
+			MayBeDuplicate: st.integer(10) != 0,
+		},
+		notBefore: st.integer(6), expires: st.integer(7), due: st.integer(8), receipts: int(st.integer(9)), attempt: int(st.integer(11)),
+	})
+}
+
+func (h *headReader) add(row headRow) error {
+	row.NotBefore, row.ExpiresAt, row.Due = fromMicros(row.notBefore), fromMicros(row.expires), fromMicros(row.due)
+	row.Begun = row.receipts > 0
+	if row.State == outbox.Sending {
+		var err error
+		if row.Called, err = h.called(outbox.Call{ID: row.ID, Attempt: row.attempt}); err != nil {
 			return err
 		}
 	}
-	h.heads = append(h.heads, head)
+	h.heads = append(h.heads, row.Head)
 	return nil
 }
 
@@ -72,19 +94,11 @@ func (s *Store) Heads(ctx context.Context, o outbox.Owner, after outbox.ID) ([]o
 }
 
 // adopt takes over what processes without an owner have stored.
-func (s *Store) adopt(ctx context.Context, bot chat.BotName) ([]outbox.Head, error) {
-	rows, err := s.stmt.adopt.QueryContext(ctx, string(bot), adoption)
-	if err != nil {
-		return nil, fmt.Errorf("adopt entries: %w", err)
-	}
-	defer rows.Close()
+func (s *Store) adopt(bot chat.BotName) ([]outbox.Head, error) {
 	adopted := headReader{calls: &s.calls, bot: bot}
-	for rows.Next() {
-		if err := adopted.scan(rows); err != nil {
-			return nil, fmt.Errorf("adopt entries: %w", err)
-		}
-	}
-	if err := rows.Err(); err != nil {
+	st := s.stmt.adopt
+	err := st.each(func() error { return adopted.read(st) }, text(bot), integer(adoption))
+	if err != nil {
 		return nil, fmt.Errorf("adopt entries: %w", err)
 	}
 	slices.SortFunc(adopted.heads, func(a, b outbox.Head) int { return cmp.Compare(a.ID, b.ID) })

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/chatgateway/gateway/chat"
@@ -21,7 +20,7 @@ const (
 )
 
 // Accept stores events in one commit.
-func (s *Store) Accept(ctx context.Context, intakes ...inbound.Intake) ([]inbound.Accepted, error) {
+func (s *Store) Accept(_ context.Context, intakes ...inbound.Intake) ([]inbound.Accepted, error) {
 	bodies := make([]string, len(intakes))
 	for i, in := range intakes {
 		body, err := json.Marshal(in.Event)
@@ -31,11 +30,11 @@ func (s *Store) Accept(ctx context.Context, intakes ...inbound.Intake) ([]inboun
 		bodies[i] = string(body)
 	}
 	accepted := make([]inbound.Accepted, len(intakes))
-	err := s.w.do(ctx, s, func(ctx context.Context) error {
+	err := s.write(func() error {
 		at := micros(now())
 		for i, in := range intakes {
 			var err error
-			if accepted[i], err = s.insertEvent(ctx, in, bodies[i], at); err != nil {
+			if accepted[i], err = s.insertEvent(in, bodies[i], at); err != nil {
 				return err
 			}
 		}
@@ -47,30 +46,33 @@ func (s *Store) Accept(ctx context.Context, intakes ...inbound.Intake) ([]inboun
 	return accepted, nil
 }
 
-func (s *Store) insertEvent(ctx context.Context, in inbound.Intake, body string, at int64) (inbound.Accepted, error) {
+func (s *Store) insertEvent(in inbound.Intake, body string, at int64) (inbound.Accepted, error) {
 	state, ended := eventAccepted, int64(0)
 	if in.Ended {
 		state, ended = 10+int(outbox.TurnDone), at
 	}
-	bot, id := string(in.Event.Source.Bot), in.Event.ID
-	res, err := s.stmt.insertEvent.ExecContext(ctx, bot, id, state, at, ended, body)
+	bot, id := text(in.Event.Source.Bot), text(in.Event.ID)
+	err := s.stmt.insertEvent.run(bot, id, integer(state), integer(at), integer(ended), text(body))
 	if err != nil {
 		return inbound.Accepted{}, fmt.Errorf("insert event: %w", err)
 	}
-	if n, err := res.RowsAffected(); err != nil || n == 0 {
-		var turn int64
-		err := errors.Join(err, s.stmt.eventByPlatformsID.QueryRowContext(ctx, bot, id).Scan(&turn))
-		return inbound.Accepted{Turn: outbox.TurnID(turn)}, err
+	if s.conn.changed() > 0 {
+		return inbound.Accepted{Turn: outbox.TurnID(s.conn.lastID()), Fresh: true}, nil
 	}
-	turn, err := res.LastInsertId()
-	return inbound.Accepted{Turn: outbox.TurnID(turn), Fresh: true}, err
+	known := inbound.Accepted{}
+	st := s.stmt.eventByPlatformsID
+	err = st.each(func() error {
+		known.Turn = outbox.TurnID(st.integer(0))
+		return nil
+	}, bot, id)
+	return known, err
 }
 
 // Admit records the policy's yes.
-func (s *Store) Admit(ctx context.Context, turns ...outbox.TurnID) error {
-	err := s.w.do(ctx, s, func(ctx context.Context) error {
+func (s *Store) Admit(_ context.Context, turns ...outbox.TurnID) error {
+	err := s.write(func() error {
 		for _, t := range turns {
-			if _, err := s.stmt.admit.ExecContext(ctx, int64(t)); err != nil {
+			if err := s.stmt.admit.run(integer(t)); err != nil {
 				return err
 			}
 		}
@@ -83,15 +85,14 @@ func (s *Store) Admit(ctx context.Context, turns ...outbox.TurnID) error {
 }
 
 // Begin counts an attempt at a turn.
-func (s *Store) Begin(ctx context.Context, t outbox.TurnID) (int, error) {
+func (s *Store) Begin(_ context.Context, t outbox.TurnID) (int, error) {
 	var attempt int
-	err := s.w.do(ctx, s, func(ctx context.Context) error {
+	err := s.write(func() error {
 		attempt = 0
-		err := s.stmt.beginTurn.QueryRowContext(ctx, int64(t)).Scan(&attempt)
-		if errors.Is(err, sql.ErrNoRows) {
+		return s.stmt.beginTurn.each(func() error {
+			attempt = int(s.stmt.beginTurn.integer(0))
 			return nil
-		}
-		return err
+		}, integer(t))
 	})
 	if err != nil {
 		return 0, fmt.Errorf("begin turn %d: %w", t, err)

@@ -1,8 +1,6 @@
 package sqlite
 
 import (
-	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 
@@ -10,27 +8,29 @@ import (
 )
 
 // applyLetters changes dead letters, and adopts what others have stored.
-func (s *Store) applyLetters(ctx context.Context, b outbox.Batch, applied *outbox.Applied) error {
-	bot := string(b.Owner.Bot)
+func (a *application) applyLetters() error {
+	b, stmt := &a.batch, &a.s.stmt
+	bot := text(b.Owner.Bot)
 	for _, ed := range b.Edits {
 		parts, err := json.Marshal(ed.Parts)
 		if err != nil {
 			return fmt.Errorf("encode parts: %w", err)
 		}
-		res, err := s.stmt.edit.ExecContext(ctx, string(ed.Target.Chat), string(ed.Target.Thread),
-			string(parts), manyLines(ed.Receipts), optional(ed.Source), int64(ed.ID), bot)
-		if err := missed(applied, ed.ID, res, err); err != nil {
+		err = stmt.edit.run(text(ed.Target.Chat), text(ed.Target.Thread), textOf(parts),
+			textOf(appendReceipts(nil, ed.Receipts)), text(optional(ed.Source)), integer(ed.ID), bot)
+		if err != nil {
 			return fmt.Errorf("edit entry %d: %w", ed.ID, err)
 		}
+		a.missed(ed.ID)
 	}
 	for _, id := range b.Dropped {
-		res, err := s.stmt.drop.ExecContext(ctx, micros(b.At), int64(id), bot)
-		if err := missed(applied, id, res, err); err != nil {
+		if err := stmt.drop.run(integer(micros(b.At)), integer(id), bot); err != nil {
 			return fmt.Errorf("drop entry %d: %w", id, err)
 		}
+		a.missed(id)
 	}
 	for _, id := range b.Told {
-		if _, err := s.stmt.tell.ExecContext(ctx, int64(id), bot); err != nil {
+		if err := stmt.tell.run(integer(id), bot); err != nil {
 			return fmt.Errorf("tell of entry %d: %w", id, err)
 		}
 	}
@@ -38,18 +38,13 @@ func (s *Store) applyLetters(ctx context.Context, b outbox.Batch, applied *outbo
 		return nil
 	}
 	var err error
-	applied.Adopted, err = s.adopt(ctx, b.Owner.Bot)
+	a.applied.Adopted, err = a.s.adopt(b.Owner.Bot)
 	return err
 }
 
-// missed notes a change that found no dead letter.
-func missed(applied *outbox.Applied, id outbox.ID, res sql.Result, err error) error {
-	if err != nil {
-		return err
+// missed notes an entry that the last statement has not found.
+func (a *application) missed(id outbox.ID) {
+	if a.s.conn.changed() == 0 {
+		a.applied.Missed = append(a.applied.Missed, id)
 	}
-	n, err := res.RowsAffected()
-	if err == nil && n == 0 {
-		applied.Missed = append(applied.Missed, id)
-	}
-	return err
 }

@@ -44,7 +44,7 @@ func (s *Store) Prune(ctx context.Context, r Retention, now time.Time) error {
 			return fmt.Errorf("prune %s: %w", old.table, err)
 		}
 	}
-	return s.pruneCapped(ctx, before(r.Targets), before(keyLife))
+	return s.pruneCapped(before(r.Targets), before(keyLife))
 }
 
 // aged names the rows of a table that are too old. Rows come in the order of
@@ -90,22 +90,22 @@ func (s *Store) pruneAged(ctx context.Context, old aged) error {
 }
 
 func (s *Store) deleteRows(ctx context.Context, table string, ids []int64) error {
-	for len(ids) > 0 {
+	for len(ids) > 0 && ctx.Err() == nil {
 		chunk := ids[:min(len(ids), pruneChunk)]
 		ids = ids[len(chunk):]
 		list, err := json.Marshal(chunk)
 		if err != nil {
 			return err
 		}
-		err = s.exec(ctx, `DELETE FROM `+table+` WHERE id IN (SELECT value FROM json_each(?))`, string(list))
+		err = s.exec(`DELETE FROM `+table+` WHERE id IN (SELECT value FROM json_each(?))`, textOf(list))
 		if err != nil {
 			return err
 		}
 	}
-	return nil
+	return ctx.Err()
 }
 
-func (s *Store) pruneCapped(ctx context.Context, targets, anchors int64) error {
+func (s *Store) pruneCapped(targets, anchors int64) error {
 	for _, q := range []struct {
 		query string
 		arg   int64
@@ -116,7 +116,7 @@ func (s *Store) pruneCapped(ctx context.Context, targets, anchors int64) error {
 			(SELECT scope, channel, method FROM rate_limit_channel ORDER BY at DESC LIMIT -1 OFFSET ?)`, channelCap},
 		{`DELETE FROM moved_chats WHERE id IN (SELECT id FROM moved_chats ORDER BY id DESC LIMIT -1 OFFSET ?)`, moveCap},
 	} {
-		if err := s.exec(ctx, q.query, q.arg); err != nil {
+		if err := s.exec(q.query, integer(q.arg)); err != nil {
 			return fmt.Errorf("prune: %w", err)
 		}
 	}
@@ -124,9 +124,6 @@ func (s *Store) pruneCapped(ctx context.Context, targets, anchors int64) error {
 }
 
 // exec runs one statement in a commit that it shares.
-func (s *Store) exec(ctx context.Context, query string, args ...any) error {
-	return s.w.do(ctx, s, func(ctx context.Context) error {
-		_, err := s.conn.ExecContext(ctx, query, args...)
-		return err
-	})
+func (s *Store) exec(query string, args ...value) error {
+	return s.write(func() error { return s.conn.exec(query, args...) })
 }

@@ -26,14 +26,14 @@ type readiness struct {
 // still the one at its path. As long as commits succeed it only takes the lock;
 // after one that failed, a page must reach the disk and some space must be free
 // before the store counts as writable again.
-func (s *Store) Ping(ctx context.Context) error {
+func (s *Store) Ping(context.Context) error {
 	s.ready.mu.Lock()
 	defer s.ready.mu.Unlock()
 	if err := s.ready.samePath(s.path); err != nil {
 		return err
 	}
 	if !s.w.failing.Load() {
-		return s.exec(ctx, `UPDATE bots SET epoch = epoch WHERE name = ''`)
+		return s.exec(`UPDATE bots SET epoch = epoch WHERE name = ''`)
 	}
 	if err := probe(filepath.Dir(s.path), probeSize); err != nil {
 		if errors.Is(err, syscall.ENOSPC) {
@@ -41,7 +41,7 @@ func (s *Store) Ping(ctx context.Context) error {
 		}
 		return fmt.Errorf("control store %s: %w", s.path, err)
 	}
-	return s.exec(ctx, `PRAGMA user_version = 1`) // nothing reads it
+	return s.exec(`PRAGMA user_version = 1`) // nothing reads it
 }
 
 // samePath finds out that somebody removed or replaced the file: what is

@@ -19,6 +19,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -46,12 +48,14 @@ const busyTimeout = 5 * time.Second
 type Store struct {
 	path  string
 	read  *sql.DB
-	db    *sql.DB   // of the one writing connection
-	conn  *sql.Conn // the writing connection
-	w     writer
+	conn  *connection // the writing one
 	stmt  statements
+	w     writer
 	calls callLog
 	ready readiness
+
+	shared  shared    // of the transaction that runs
+	batches sync.Pool // of *application
 
 	readByID *sql.Stmt // on the reading connections
 }
@@ -74,6 +78,11 @@ func Open(ctx context.Context, path string) (*Store, error) {
 }
 
 func openWith(ctx context.Context, path string, busy time.Duration) (*Store, error) {
+	// As SQLite is built everywhere else: what a file needs to be read back is
+	// synced, its times are not, which can take half of a commit's time.
+	if _, err := sqlite.Fdatasync(true); err != nil && !errors.Is(err, sqlite.ErrFdatasyncUnavailable) {
+		return nil, fmt.Errorf("control store %s: %w", path, err)
+	}
 	s := &Store{path: path, calls: callLog{dir: filepath.Join(filepath.Dir(path), "calls")}}
 	if err := s.open(ctx, busy); err != nil {
 		return nil, errors.Join(fmt.Errorf("control store %s: %w", path, explain(err)), s.Close())
@@ -109,17 +118,25 @@ func probe(dir string, size int) error {
 }
 
 func (s *Store) open(ctx context.Context, busy time.Duration) error {
+	db, err := sql.Open("sqlite", dsn(s.path, busy, "_txlock=immediate"))
+	if err != nil {
+		return err
+	}
+	db.SetMaxOpenConns(1)
+	return errors.Join(s.openOver(ctx, db, busy), db.Close())
+}
+
+// openOver makes the connections that stay while db, over which the schema is
+// brought up to date, is still open: the last one to close would take the WAL
+// away.
+func (s *Store) openOver(ctx context.Context, db *sql.DB, busy time.Duration) error {
+	if err := patiently(ctx, busy, func() error { return migrate(ctx, db) }); err != nil {
+		return err
+	}
+	if err := check(ctx, db, s.path); err != nil {
+		return err
+	}
 	var err error
-	if s.db, err = sql.Open("sqlite", dsn(s.path, busy, "_txlock=immediate")); err != nil {
-		return err
-	}
-	s.db.SetMaxOpenConns(1)
-	if err := patiently(ctx, busy, func() error { return migrate(ctx, s.db) }); err != nil {
-		return err
-	}
-	if err := check(ctx, s.db, s.path); err != nil {
-		return err
-	}
 	if s.read, err = sql.Open("sqlite", dsn(s.path, busy, "_pragma=query_only(1)")); err != nil {
 		return err
 	}
@@ -128,10 +145,15 @@ func (s *Store) open(ctx context.Context, busy time.Duration) error {
 	if s.readByID, err = s.read.PrepareContext(ctx, selectEntry); err != nil {
 		return err
 	}
-	if s.conn, err = s.db.Conn(ctx); err != nil {
+	if s.conn, err = connect(s.path, busy); err != nil {
 		return err
 	}
-	return s.stmt.prepare(ctx, s.conn)
+	for _, p := range pragmas() {
+		if err := s.conn.exec("PRAGMA " + p); err != nil {
+			return err
+		}
+	}
+	return s.stmt.prepare(s.conn)
 }
 
 // patiently tries again as long as a lock would be waited for: while another
@@ -144,7 +166,7 @@ func patiently(ctx context.Context, busy time.Duration, try func() error) error 
 	defer pause.Stop()
 	for {
 		err := try()
-		if e, ok := errors.AsType[*sqlite.Error](err); !ok || e.Code()&0xff != sqlite3.SQLITE_BUSY || waiting.Err() != nil {
+		if e, ok := errors.AsType[coded](err); !ok || e.Code()&0xff != sqlite3.SQLITE_BUSY || waiting.Err() != nil {
 			return err
 		}
 		select {
@@ -158,30 +180,36 @@ func patiently(ctx context.Context, busy time.Duration, try func() error) error 
 // dsn sets busy_timeout first, so that the pragmas after it wait for a lock
 // instead of failing.
 func dsn(path string, busy time.Duration, more string) string {
-	return "file:" + (&url.URL{Path: path}).EscapedPath() +
-		fmt.Sprintf("?_pragma=busy_timeout(%d)", busy.Milliseconds()) +
-		"&_pragma=journal_mode(WAL)" +
-		"&_pragma=synchronous(FULL)" + // a commit that returned survives a power cut
-		"&_pragma=foreign_keys(1)" +
-		"&_pragma=temp_store(MEMORY)" + // a full folder for temporary files stops nothing
-		"&_pragma=cache_size(-2000)" + // 2 MB a connection keeps an idle gateway small
-		"&_pragma=journal_size_limit(67108864)" + // the WAL is cut back to 64 MiB
-		"&" + more
+	options := []string{fmt.Sprintf("_pragma=busy_timeout(%d)", busy.Milliseconds())}
+	for _, p := range pragmas() {
+		options = append(options, "_pragma="+url.QueryEscape(p))
+	}
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + strings.Join(append(options, more), "&")
+}
+
+// pragmas are those of every connection.
+func pragmas() []string {
+	return []string{
+		"journal_mode = WAL",
+		"synchronous = FULL", // a commit that returned survives a power cut
+		"foreign_keys = ON",
+		"temp_store = MEMORY",           // a full folder for temporary files stops nothing
+		"cache_size = -2000",            // 2 MB a connection keeps an idle gateway small
+		"journal_size_limit = 67108864", // the WAL is cut back to 64 MiB
+	}
 }
 
 // Close closes the store. Everything that writes must have stopped.
 func (s *Store) Close() error {
 	errs := []error{s.calls.close()}
 	if s.conn != nil {
-		errs = append(errs, s.stmt.close(), s.conn.Close())
+		errs = append(errs, s.stmt.close(), s.conn.close())
 	}
 	if s.readByID != nil {
 		errs = append(errs, s.readByID.Close())
 	}
-	for _, db := range []*sql.DB{s.read, s.db} {
-		if db != nil {
-			errs = append(errs, db.Close())
-		}
+	if s.read != nil {
+		errs = append(errs, s.read.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -256,9 +284,15 @@ func check(ctx context.Context, db *sql.DB, path string) error {
 	return nil
 }
 
+// coded is an error of SQLite: the driver's, or ours.
+type coded interface {
+	error
+	Code() int
+}
+
 // explain gives the errors that a caller or an operator acts on their names.
 func explain(err error) error {
-	e, ok := errors.AsType[*sqlite.Error](err)
+	e, ok := errors.AsType[coded](err)
 	if !ok {
 		return err
 	}

@@ -1,40 +1,35 @@
 package sqlite
 
-import (
-	"context"
-	"database/sql"
-	"errors"
-	"fmt"
-)
+import "errors"
 
 // statements are those of the writing connection, prepared once.
 type statements struct {
-	begin, commit                   *sql.Stmt
-	epoch, acquire                  *sql.Stmt
-	insertEntry, entryByKey         *sql.Stmt
-	supersede, letter, replay       *sql.Stmt
-	markSending, settle             *sql.Stmt
-	end, moveEntries, addMove       *sql.Stmt
-	edit, drop, tell, adopt         *sql.Stmt
-	markDead, revive                *sql.Stmt
-	anchorState, anchorChannel      *sql.Stmt
-	clearChannels                   *sql.Stmt
-	endTurn, admit, beginTurn       *sql.Stmt
-	insertEvent, eventByPlatformsID *sql.Stmt
-	all                             []*sql.Stmt
+	begin, commit, rollback         *statement
+	epoch, acquire                  *statement
+	insertEntry, entryByKey         *statement
+	supersede, letter, replay       *statement
+	markSending, settle             *statement
+	end, moveEntries, addMove       *statement
+	edit, drop, tell, adopt         *statement
+	markDead, revive                *statement
+	anchorState, anchorChannel      *statement
+	clearChannels                   *statement
+	endTurn, admit, beginTurn       *statement
+	insertEvent, eventByPlatformsID *statement
+	all                             []*statement
 }
 
 // prepared is a statement and its text.
 type prepared struct {
-	into  **sql.Stmt
+	into  **statement
 	query string
 }
 
-func (st *statements) prepare(ctx context.Context, conn *sql.Conn) error {
+func (st *statements) prepare(c *connection) error {
 	for _, p := range append(st.ofEntries(), st.ofOthers()...) {
-		stmt, err := conn.PrepareContext(ctx, p.query) //nolint:sqlclosecheck // closed with the others, by close
+		stmt, err := c.prepare(p.query)
 		if err != nil {
-			return errors.Join(fmt.Errorf("prepare %.40q: %w", p.query, err), st.close())
+			return errors.Join(err, st.close())
 		}
 		*p.into = stmt
 		st.all = append(st.all, stmt)
@@ -74,6 +69,7 @@ func (st *statements) ofOthers() []prepared {
 	return []prepared{
 		{&st.begin, `BEGIN IMMEDIATE`},
 		{&st.commit, `COMMIT`},
+		{&st.rollback, `ROLLBACK`},
 		{&st.epoch, `SELECT epoch FROM bots WHERE name = ?`},
 		{&st.acquire, `INSERT INTO bots (name, epoch, acquired_at) VALUES (?, 1, ?)
 			ON CONFLICT (name) DO UPDATE SET epoch = epoch + 1, acquired_at = excluded.acquired_at
@@ -106,7 +102,7 @@ func (st *statements) ofOthers() []prepared {
 func (st *statements) close() error {
 	var errs []error
 	for _, stmt := range st.all {
-		errs = append(errs, stmt.Close())
+		errs = append(errs, stmt.close())
 	}
 	st.all = nil
 	return errors.Join(errs...)

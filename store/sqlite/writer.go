@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -23,15 +22,16 @@ type writer struct {
 	mu      sync.Mutex
 	waiting []*change
 	writing bool
+	spare   []*change // the memory of an earlier group
 }
 
 // change is one caller's share of a commit.
 type change struct {
-	run      func(ctx context.Context) error // writes inside the transaction
-	err      error
-	panicked any           // what run panicked with: its own caller's panic
-	done     chan struct{} // closed when err is set, or when it is this caller's turn to write
+	run      func() error  // writes inside the transaction
+	wake     chan struct{} // told when err is set, or when it is this caller's turn to write
 	turn     bool
+	err      error
+	panicked any // what run panicked with: its own caller's panic
 }
 
 // refusal is an error with which a change left the transaction untouched.
@@ -39,20 +39,26 @@ func refusal(err error) bool {
 	return errors.Is(err, outbox.ErrNotOwner) || errors.Is(err, outbox.ErrKeyReused) || errors.Is(err, outbox.ErrReplayed)
 }
 
-// do runs the change in a transaction and returns after its commit. The
-// context's end does not undo a change that waits for its commit: the answer
-// of a local disk is waited for.
-func (w *writer) do(ctx context.Context, s *Store, run func(context.Context) error) error {
-	c := &change{run: run, done: make(chan struct{})}
+// write runs a change in a transaction and returns after its commit. Nothing
+// ends the wait for it: the answer of a local disk is waited for.
+func (s *Store) write(run func() error) error {
+	return s.share(&change{run: run, wake: make(chan struct{}, 1)})
+}
+
+// share is write for a change that its caller may use again.
+func (s *Store) share(c *change) error {
+	w := &s.w
+	c.turn, c.err, c.panicked = false, nil, nil
 	if w.join(c) {
 		group := w.take()
-		s.commit(context.WithoutCancel(ctx), group)
-		w.handOver()
+		s.commit(group)
 		for _, other := range group {
 			if other != c {
-				close(other.done)
+				other.wake <- struct{}{}
 			}
 		}
+		runtime.Gosched() // who goes on at once with the next change takes part in the next commit
+		w.handOver(group)
 	}
 	if c.panicked != nil {
 		panic(c.panicked)
@@ -71,7 +77,7 @@ func (w *writer) join(c *change) (turn bool) {
 		return true
 	}
 	w.mu.Unlock()
-	<-c.done
+	<-c.wake
 	return c.turn
 }
 
@@ -83,19 +89,22 @@ func (w *writer) take() []*change {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	group := w.waiting
-	w.waiting = nil
+	w.waiting, w.spare = w.spare, nil
 	return group
 }
 
-func (w *writer) handOver() {
+// handOver gives the pen to the first that waits, and keeps the group's memory.
+func (w *writer) handOver(group []*change) {
+	clear(group)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.spare = group[:0]
 	if len(w.waiting) == 0 {
 		w.writing = false
 		return
 	}
 	w.waiting[0].turn = true
-	close(w.waiting[0].done)
+	w.waiting[0].wake <- struct{}{}
 }
 
 // Commits is how many commits were made since the store was opened. Compared
@@ -106,9 +115,9 @@ func (s *Store) Commits() uint64 { return s.w.commits.Load() }
 // may leave half of it behind is answered and left out, and the others are run
 // again without it, so that nobody suffers for another. What concerns the
 // database concerns all.
-func (s *Store) commit(ctx context.Context, group []*change) {
+func (s *Store) commit(group []*change) {
 	for len(group) > 0 {
-		culprit, err := s.transaction(ctx, group)
+		culprit, err := s.transaction(group)
 		if err == nil {
 			if slices.ContainsFunc(group, func(c *change) bool { return c.err == nil }) {
 				s.w.failing.Store(false)
@@ -130,19 +139,24 @@ func (s *Store) commit(ctx context.Context, group []*change) {
 
 // transaction runs and commits the group, or changes nothing. On an error,
 // culprit is the change that it came from, -1 if from none.
-func (s *Store) transaction(ctx context.Context, group []*change) (culprit int, err error) {
-	if _, err := s.stmt.begin.ExecContext(ctx); err != nil {
+func (s *Store) transaction(group []*change) (culprit int, err error) {
+	if err := s.stmt.begin.run(); err != nil {
 		return -1, fmt.Errorf("begin: %w", explain(err))
 	}
+	s.shared.reset()
 	for i, c := range group {
-		c.write(ctx)
+		c.write()
 		if c.err != nil && !refusal(c.err) {
-			s.rollback(ctx)
+			s.rollback()
 			return i, explain(c.err)
 		}
 	}
-	if _, err := s.stmt.commit.ExecContext(ctx); err != nil {
-		s.rollback(ctx)
+	if err := s.storeAnchors(); err != nil {
+		s.rollback()
+		return -1, fmt.Errorf("store anchors: %w", explain(err))
+	}
+	if err := s.stmt.commit.run(); err != nil {
+		s.rollback()
 		return -1, fmt.Errorf("commit: %w", explain(err))
 	}
 	s.w.commits.Add(1)
@@ -150,17 +164,17 @@ func (s *Store) transaction(ctx context.Context, group []*change) (culprit int, 
 }
 
 // write runs the change; a panic is kept for its own caller.
-func (c *change) write(ctx context.Context) {
+func (c *change) write() {
 	defer func() {
 		if p := recover(); p != nil {
 			c.panicked, c.err = p, errors.New("a change panicked")
 		}
 	}()
-	c.err = c.run(ctx)
+	c.err = c.run()
 }
 
 // rollback undoes what is left of a transaction. SQLite may have undone it by
 // itself, and says so with an error that changes nothing.
-func (s *Store) rollback(ctx context.Context) {
-	_, _ = s.conn.ExecContext(ctx, "ROLLBACK")
+func (s *Store) rollback() {
+	_ = s.stmt.rollback.run()
 }

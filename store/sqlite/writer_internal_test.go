@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/chatgateway/gateway/chat"
+	"github.com/chatgateway/gateway/limiter"
 	"github.com/chatgateway/gateway/outbox"
 )
 
@@ -48,20 +51,19 @@ func count(t *testing.T, s *Store) int {
 	return n
 }
 
-// grouped runs the changes in one commit: they wait while another one runs.
-func grouped(s *Store, runs ...func(context.Context) error) []error {
-	ctx := context.Background()
-	errs := make([]error, len(runs))
+// grouped makes the calls in one commit: they wait while another one runs.
+func grouped(s *Store, calls ...func() error) []error {
+	errs := make([]error, len(calls))
 	var group sync.WaitGroup
-	_ = s.w.do(ctx, s, func(context.Context) error {
-		for i, run := range runs {
+	_ = s.write(func() error {
+		for i, call := range calls {
 			group.Go(func() {
 				defer func() {
 					if p := recover(); p != nil {
 						errs[i] = p.(error) //nolint:forcetypeassert // these tests panic with errors
 					}
 				}()
-				errs[i] = s.w.do(ctx, s, run)
+				errs[i] = call()
 			})
 			for queued := false; !queued; {
 				s.w.mu.Lock()
@@ -75,11 +77,17 @@ func grouped(s *Store, runs ...func(context.Context) error) []error {
 	return errs
 }
 
-func insert(s *Store, name string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		_, err := s.conn.ExecContext(ctx, `INSERT INTO bots VALUES (?, 1, 0)`, name)
-		return err
-	}
+// changing is a call that runs a change of its own.
+func changing(s *Store, run func() error) func() error {
+	return func() error { return s.write(run) }
+}
+
+func insert(s *Store, name string) func() error {
+	return changing(s, half(s, name))
+}
+
+func half(s *Store, name string) func() error {
+	return func() error { return s.conn.exec(`INSERT INTO bots VALUES (?, 1, 0)`, text(name)) }
 }
 
 func bots(t *testing.T, s *Store) string {
@@ -97,13 +105,13 @@ func TestWriter_leavesOutOnlyTheChangeThatFails(t *testing.T) {
 	before := s.Commits()
 	errs := grouped(
 		s, insert(s, "a"),
-		func(ctx context.Context) error { return errors.Join(insert(s, "half")(ctx), broken) },
+		changing(s, func() error { return errors.Join(half(s, "half")(), broken) }),
 		insert(s, "b"),
-		func(ctx context.Context) error {
-			_ = insert(s, "half")(ctx)
+		changing(s, func() error {
+			_ = half(s, "half")()
 			panic(panicked)
-		},
-		func(context.Context) error { return outbox.ErrNotOwner },
+		}),
+		changing(s, func() error { return outbox.ErrNotOwner }),
 		insert(s, "c"), insert(s, "c"),
 	)
 	for i, want := range []error{nil, broken, nil, panicked, outbox.ErrNotOwner, nil} {
@@ -128,12 +136,12 @@ func TestWriter_leavesOutOnlyTheChangeThatFails(t *testing.T) {
 func TestWriter_answersAllWhenTheCommitFails(t *testing.T) {
 	s := openShort(t, filepath.Join(t.TempDir(), "gateway.db"))
 	commit := s.stmt.commit
-	bad, err := s.conn.PrepareContext(t.Context(), `INSERT INTO bots VALUES ('bad', NULL, 0)`)
+	bad, err := s.conn.prepare(`INSERT INTO bots VALUES ('bad', NULL, 0)`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer bad.Close()
-	_ = s.w.do(t.Context(), s, func(context.Context) error { return nil })
+	defer bad.close()
+	_ = s.write(func() error { return nil })
 	s.stmt.commit = bad
 	for i, err := range grouped(s, insert(s, "a"), insert(s, "b"), insert(s, "c")) {
 		if err == nil || !strings.Contains(err.Error(), "commit: ") || !strings.Contains(err.Error(), s.path) {
@@ -151,6 +159,60 @@ func TestWriter_answersAllWhenTheCommitFails(t *testing.T) {
 		if err != nil {
 			t.Errorf("change %d afterwards: %v", i, err)
 		}
+	}
+}
+
+func TestWriter_doesOnceWhatACommitNeedsOnce(t *testing.T) {
+	s := openShort(t, filepath.Join(t.TempDir(), "gateway.db"))
+	o, err := s.Acquire(t.Context(), "support")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.UnixMicro(1_000_000)
+	channel := func(name string, delay time.Duration) limiter.ChannelAnchor {
+		return limiter.ChannelAnchor{Channel: name, DelayUntil: at.Add(delay)}
+	}
+	apply := func(o outbox.Owner, tokens float64, cleared bool, channels ...limiter.ChannelAnchor) func() error {
+		return func() error {
+			b := batch("x")
+			b.Owner, b.Anchors = o, []limiter.Anchors{{Scope: "s", At: at, Tokens: tokens, Cleared: cleared, Channels: channels}}
+			_, err := s.Apply(t.Context(), b)
+			return err
+		}
+	}
+	var next outbox.Owner
+	errs := grouped(
+		s, apply(o, 1, false, channel("1", 1), channel("2", 1)),
+		apply(o, 2, true, channel("3", time.Minute), channel("4", time.Minute)),
+		apply(o, 3, false, channel("3", time.Hour)),
+		apply(outbox.Owner{Bot: "support", Epoch: 99}, 4, true),
+		func() (err error) {
+			next, err = s.Acquire(t.Context(), "support")
+			return err
+		},
+		apply(o, 5, false),
+	)
+	for i, want := range []error{nil, nil, nil, outbox.ErrNotOwner, nil, outbox.ErrNotOwner} {
+		if !errors.Is(errs[i], want) {
+			t.Errorf("call %d: %v, want %v", i, errs[i], want)
+		}
+	}
+	if err := apply(next, math.NaN(), false)(); err == nil {
+		t.Errorf("anchors that are not a number were stored")
+	}
+	if n := count(t, s); n != 3 {
+		t.Errorf("%d entries are stored, want 3", n)
+	}
+	b, err := s.Load(t.Context(), next)
+	if err != nil || len(b.Anchors) != 1 || b.Anchors[0].Tokens != 3 {
+		t.Fatalf("the anchors are %+v, %v, want the third call's", b.Anchors, err)
+	}
+	got := map[string]time.Duration{}
+	for _, c := range b.Anchors[0].Channels {
+		got[c.Channel] = c.DelayUntil.Sub(at)
+	}
+	if want := map[string]time.Duration{"3": time.Hour, "4": time.Minute}; !maps.Equal(got, want) {
+		t.Errorf("the channels are %v, want %v", got, want)
 	}
 }
 
@@ -242,8 +304,8 @@ func TestPing_believesAfterAFailureOnlyAWrite(t *testing.T) {
 	if err := s.Ping(t.Context()); err != nil || size() != before {
 		t.Errorf("Ping() = %v and wrote %d bytes, want nil and 0", err, size()-before)
 	}
-	_ = s.w.do(t.Context(), s, func(context.Context) error { return errors.New("broken") })
-	_ = s.w.do(t.Context(), s, func(context.Context) error { return outbox.ErrNotOwner }) // proves nothing
+	_ = s.write(func() error { return errors.New("broken") })
+	_ = s.write(func() error { return outbox.ErrNotOwner }) // proves nothing
 	if err := s.Ping(t.Context()); err != nil || size() == before {
 		t.Errorf("Ping() after a failure = %v and wrote nothing, want a write", err)
 	}
@@ -253,12 +315,25 @@ func TestPing_believesAfterAFailureOnlyAWrite(t *testing.T) {
 	}
 }
 
+// pragma asks the writing connection.
+func (s *Store) pragma(name string) (got string, err error) {
+	st, err := s.conn.prepare("PRAGMA " + name)
+	if err != nil {
+		return "", err
+	}
+	err = st.each(func() error {
+		got = st.text(0)
+		return nil
+	})
+	return got, errors.Join(err, st.close())
+}
+
 func TestStore_setsItsPragmasOnEveryConnection(t *testing.T) {
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "gateway.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	conns := map[string]*sql.Conn{"writing": s.conn}
+	conns := map[string]*sql.Conn{"writing": nil}
 	for _, name := range []string{"first reading", "second reading"} {
 		if conns[name], err = s.read.Conn(t.Context()); err != nil {
 			t.Fatal(err)
@@ -268,14 +343,19 @@ func TestStore_setsItsPragmasOnEveryConnection(t *testing.T) {
 		for pragma, want := range map[string]string{
 			"journal_mode": "wal", "synchronous": "2", "busy_timeout": "5000", "foreign_keys": "1", "temp_store": "2",
 			"journal_size_limit": "67108864", "wal_autocheckpoint": "1000",
-			"query_only": map[bool]string{true: "0", false: "1"}[conn == s.conn],
+			"query_only": map[bool]string{true: "0", false: "1"}[conn == nil],
 		} {
 			var got string
-			if err := conn.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got); err != nil || got != want {
+			if conn != nil {
+				err = conn.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got)
+			} else {
+				got, err = s.pragma(pragma)
+			}
+			if err != nil || got != want {
 				t.Errorf("%s connection: %s is %q, %v, want %q", name, pragma, got, err, want)
 			}
 		}
-		if conn != s.conn {
+		if conn != nil {
 			conn.Close()
 		}
 	}
