@@ -125,7 +125,7 @@ type Batch struct {
 	Edits   []Edit // of dead letters
 	Dropped []ID   // dead letters that nobody wants any more: they end as Cancelled
 	Told    []ID   // dead letters that somebody was told of; others' ids change nothing
-	Adopt   bool   // take over what processes without an owner have stored, up to some ten thousand entries at once
+	Adopt   bool   // take over what processes without an owner have stored, up to some thousand entries at once
 }
 
 // Edit replaces the content of a dead letter that was not replayed.

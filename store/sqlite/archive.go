@@ -51,7 +51,7 @@ func (s *Store) List(ctx context.Context, f outbox.Filter) ([]outbox.Entry, erro
 }
 
 func (s *Store) listRun(ctx context.Context, r run, f outbox.Filter) ([]outbox.Entry, error) {
-	where, args := condition(f)
+	where, args := condition(r, f)
 	query := `SELECT ` + entryColumns + ` FROM entries ` + r.from + where + ` AND id BETWEEN ? AND ? ` + order(f) + ` LIMIT ?`
 	args = slices.Concat(r.args, args)
 	var found []outbox.Entry
@@ -91,7 +91,7 @@ func (s *Store) Count(ctx context.Context, f outbox.Filter) (int, error) {
 }
 
 func (s *Store) countRun(ctx context.Context, r run, f outbox.Filter) (int, error) {
-	where, args := condition(f)
+	where, args := condition(r, f)
 	query := `SELECT count(*) FROM entries ` + r.from + where + ` AND id BETWEEN ? AND ?`
 	args = slices.Concat(r.args, args)
 	for total := 0; ; {
@@ -110,8 +110,9 @@ func (s *Store) countRun(ctx context.Context, r run, f outbox.Filter) (int, erro
 
 // run is a part of the entries that is read in the order of their ids.
 type run struct {
-	from string // the index, and the beginning of the condition
-	args []any
+	from  string // the index, and the beginning of the condition
+	args  []any
+	exact bool // it holds nothing but entries in the filter's states
 }
 
 // runs gives the fewest entries that hold all that can pass the filter.
@@ -120,7 +121,7 @@ func (s *Store) runs(ctx context.Context, f outbox.Filter) ([]run, error) {
 	case f.Untold:
 		return []run{{from: `INDEXED BY entries_untold WHERE state = 5 AND told = 0`}}, nil
 	case f.Open, len(f.States) == 1 && f.States[0] == outbox.Dead:
-		return []run{{from: `INDEXED BY entries_dead WHERE state = 5`}}, nil
+		return []run{{from: `INDEXED BY entries_dead WHERE state = 5`, exact: !f.Open}}, nil
 	case len(f.States) == 0, slices.ContainsFunc(f.States, func(st outbox.State) bool { return !st.Pending() }):
 		return []run{{from: `NOT INDEXED WHERE true`}}, nil
 	}
@@ -131,11 +132,15 @@ func (s *Store) runs(ctx context.Context, f outbox.Filter) ([]run, error) {
 			return nil, err
 		}
 	}
+	all := true
+	for _, st := range []outbox.State{outbox.Queued, outbox.Sending, outbox.Waiting} {
+		all = all && slices.Contains(f.States, st)
+	}
 	var runs []run
 	for _, bot := range bots {
 		for outside := range 2 {
 			runs = append(runs, run{
-				from: `INDEXED BY entries_pending WHERE bot = ? AND outside = ? AND state <= 3`, args: []any{bot, outside},
+				from: `INDEXED BY entries_pending WHERE bot = ? AND outside = ? AND state <= 3`, args: []any{bot, outside}, exact: all,
 			})
 		}
 	}
@@ -154,11 +159,11 @@ func (s *Store) pendingBots(ctx context.Context) ([]string, error) {
 }
 
 // condition is the filter in SQL, beside what its run says.
-func condition(f outbox.Filter) (where string, args []any) {
+func condition(r run, f outbox.Filter) (where string, args []any) {
 	add := func(clause string, arg ...any) {
 		where, args = where+" AND "+clause, append(args, arg...)
 	}
-	if len(f.States) > 0 {
+	if len(f.States) > 0 && !r.exact {
 		add(`state IN (SELECT value FROM json_each(?))`, jsonLine(f.States))
 	}
 	if f.Bot != "" {

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	headPage = 5_000  // heads read at once, in some milliseconds
-	adoption = 20_000 // entries adopted in one commit, which others wait for
+	headPage = 5_000 // heads read at once, in some hundredths of a second
+	adoption = 5_000 // entries adopted in one commit, which others wait for
 
 	headColumns = `id, chat, thread, state, priority, supersede, not_before, expires_at, due, length(receipts), may_be_duplicate,
 		CASE state WHEN 2 THEN length(log) - length(replace(log, char(10), '')) ELSE 0 END`

@@ -58,7 +58,7 @@ func adoption(s *suite) {
 }
 
 func largeAdoption(s *suite) {
-	const n = 25_000
+	const n = 12_000
 	o := s.acquire(bot)
 	ids := s.store(slices.Repeat([]outbox.Entry{text("1", "x")}, n)...)
 	var got []outbox.ID
