@@ -31,14 +31,14 @@ func (f *failure) Error() string { return fmt.Sprintf("%s (%d)", f.text, f.code)
 // Code is SQLite's extended code, as the driver's errors have it.
 func (f *failure) Code() int { return f.code }
 
-// connect opens the file, which must be there.
+// connect opens the file, which must be there. It waits so long for locks.
 func connect(path string, busy time.Duration) (*connection, error) {
 	c := &connection{tls: libc.NewTLS()}
 	if err := c.open(path); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
 	sqlite3.Xsqlite3_extended_result_codes(c.tls, c.db, 1)
-	sqlite3.Xsqlite3_busy_timeout(c.tls, c.db, int32(busy.Milliseconds())) //nolint:gosec // some seconds
+	c.patience(busy)
 	return c, nil
 }
 
@@ -56,6 +56,11 @@ func (c *connection) open(path string) error {
 	rc := sqlite3.Xsqlite3_open_v2(c.tls, name, c.cell, flags, 0)
 	c.db = *at[uintptr](c.cell)
 	return c.check(rc)
+}
+
+// patience sets how long locks are waited for.
+func (c *connection) patience(busy time.Duration) {
+	sqlite3.Xsqlite3_busy_timeout(c.tls, c.db, int32(busy.Milliseconds())) //nolint:gosec // some seconds
 }
 
 // check gives the failure of a call that did not answer with OK.

@@ -152,6 +152,23 @@ func TestOpen_onAFullDisk(t *testing.T) {
 	}
 }
 
+func TestBackup_onAFullDisk(t *testing.T) {
+	path := newPath(t)
+	filled(t, path, 10_000)
+	s := open(t, path)
+	dir := mount(t, "512k")
+	err := s.Backup(t.Context(), filepath.Join(dir, "copy.db"))
+	if !errors.Is(err, outbox.ErrNoSpace) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("Backup() to a full disk = %v, want ErrNoSpace and the path", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v is left on the disk, %v", left, err)
+	}
+	if _, err := s.Apply(t.Context(), outbox.Batch{New: []outbox.Entry{entry("1", "x")}}); err != nil {
+		t.Errorf("Apply() afterwards = %v, want nil", err)
+	}
+}
+
 func TestOpen_onAReadOnlyDisk(t *testing.T) {
 	dir := mount(t, "1m")
 	path := filepath.Join(dir, "gateway.db")

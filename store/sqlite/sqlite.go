@@ -54,8 +54,12 @@ type Store struct {
 	calls callLog
 	ready readiness
 
-	shared  shared    // of the transaction that runs
-	batches sync.Pool // of *application
+	busy    time.Duration // how long locks are waited for
+	swollen chan struct{} // told when the WAL is larger than walBound
+	shared  shared        // of the transaction that runs
+	batches sync.Pool     // of *application
+
+	walBound int64 // bytes
 
 	readByID *sql.Stmt // on the reading connections
 }
@@ -83,8 +87,8 @@ func openWith(ctx context.Context, path string, busy time.Duration) (*Store, err
 	if _, err := sqlite.Fdatasync(true); err != nil && !errors.Is(err, sqlite.ErrFdatasyncUnavailable) {
 		return nil, fmt.Errorf("control store %s: %w", path, err)
 	}
-	s := &Store{path: path, calls: callLog{dir: filepath.Join(filepath.Dir(path), "calls")}}
-	if err := s.open(ctx, busy); err != nil {
+	s := &Store{path: path, busy: busy, swollen: make(chan struct{}, 1), walBound: walBound, calls: callLog{dir: filepath.Join(filepath.Dir(path), "calls")}}
+	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("control store %s: %w", path, explain(err)), s.Close())
 	}
 	return s, nil
@@ -117,27 +121,27 @@ func probe(dir string, size int) error {
 	return errors.Join(err, f.Close(), os.Remove(f.Name()))
 }
 
-func (s *Store) open(ctx context.Context, busy time.Duration) error {
-	db, err := sql.Open("sqlite", dsn(s.path, busy, "_txlock=immediate"))
+func (s *Store) open(ctx context.Context) error {
+	db, err := sql.Open("sqlite", dsn(s.path, s.busy, "_txlock=immediate"))
 	if err != nil {
 		return err
 	}
 	db.SetMaxOpenConns(1)
-	return errors.Join(s.openOver(ctx, db, busy), db.Close())
+	return errors.Join(s.openOver(ctx, db), db.Close())
 }
 
 // openOver makes the connections that stay while db, over which the schema is
 // brought up to date, is still open: the last one to close would take the WAL
 // away.
-func (s *Store) openOver(ctx context.Context, db *sql.DB, busy time.Duration) error {
-	if err := patiently(ctx, busy, func() error { return migrate(ctx, db) }); err != nil {
+func (s *Store) openOver(ctx context.Context, db *sql.DB) error {
+	if err := patiently(ctx, s.busy, func() error { return migrate(ctx, db) }); err != nil {
 		return err
 	}
 	if err := check(ctx, db, s.path); err != nil {
 		return err
 	}
 	var err error
-	if s.read, err = sql.Open("sqlite", dsn(s.path, busy, "_pragma=query_only(1)")); err != nil {
+	if s.read, err = sql.Open("sqlite", dsn(s.path, s.busy, "_pragma=query_only(1)")); err != nil {
 		return err
 	}
 	s.read.SetMaxOpenConns(2)
@@ -145,7 +149,7 @@ func (s *Store) openOver(ctx context.Context, db *sql.DB, busy time.Duration) er
 	if s.readByID, err = s.read.PrepareContext(ctx, selectEntry); err != nil {
 		return err
 	}
-	if s.conn, err = connect(s.path, busy); err != nil {
+	if s.conn, err = connect(s.path, s.busy); err != nil {
 		return err
 	}
 	for _, p := range pragmas() {
@@ -184,7 +188,11 @@ func dsn(path string, busy time.Duration, more string) string {
 	for _, p := range pragmas() {
 		options = append(options, "_pragma="+url.QueryEscape(p))
 	}
-	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + strings.Join(append(options, more), "&")
+	return dsnOf(path, append(options, more)...)
+}
+
+func dsnOf(path string, options ...string) string {
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + strings.Join(options, "&")
 }
 
 // pragmas are those of every connection.
@@ -279,9 +287,14 @@ func check(ctx context.Context, db *sql.DB, path string) error {
 		return fmt.Errorf("check the database: %w", err)
 	}
 	if verdict != "ok" {
-		return fmt.Errorf("the database is damaged (%s); nothing was changed: restore a backup, or recover it with the sqlite3 tool's .recover", verdict)
+		return damaged(verdict)
 	}
 	return nil
+}
+
+// damaged says what was found, and what to do.
+func damaged(verdict string) error {
+	return fmt.Errorf("the database is damaged (%s); nothing was changed: restore a backup, or recover it with the sqlite3 tool's .recover", verdict)
 }
 
 // coded is an error of SQLite: the driver's, or ours.

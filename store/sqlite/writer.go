@@ -28,6 +28,7 @@ type writer struct {
 // change is one caller's share of a commit.
 type change struct {
 	run      func() error  // writes inside the transaction
+	alone    bool          // run has the pen, but works outside of the transaction
 	wake     chan struct{} // told when err is set, or when it is this caller's turn to write
 	turn     bool
 	err      error
@@ -64,6 +65,12 @@ func (s *Store) share(c *change) error {
 		panic(c.panicked)
 	}
 	return c.err
+}
+
+// withPen runs what needs the writing connection outside of a transaction.
+// Everybody who writes waits for it.
+func (s *Store) withPen(run func() error) error {
+	return s.share(&change{run: run, alone: true, wake: make(chan struct{}, 1)})
 }
 
 // join waits with the others; true means that it is c's turn to write, false
@@ -116,6 +123,14 @@ func (s *Store) Commits() uint64 { return s.w.commits.Load() }
 // again without it, so that nobody suffers for another. What concerns the
 // database concerns all.
 func (s *Store) commit(group []*change) {
+	for _, c := range group {
+		if c.alone {
+			c.write()
+		}
+	}
+	if slices.ContainsFunc(group, isAlone) {
+		group = slices.DeleteFunc(slices.Clone(group), isAlone)
+	}
 	for len(group) > 0 {
 		culprit, err := s.transaction(group)
 		if err == nil {
@@ -136,6 +151,8 @@ func (s *Store) commit(group []*change) {
 		group = slices.Concat(group[:culprit], group[culprit+1:])
 	}
 }
+
+func isAlone(c *change) bool { return c.alone }
 
 // transaction runs and commits the group, or changes nothing. On an error,
 // culprit is the change that it came from, -1 if from none.
@@ -159,7 +176,7 @@ func (s *Store) transaction(group []*change) (culprit int, err error) {
 		s.rollback()
 		return -1, fmt.Errorf("commit: %w", explain(err))
 	}
-	s.w.commits.Add(1)
+	s.measure(s.w.commits.Add(1))
 	return 0, nil
 }
 
