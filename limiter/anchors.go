@@ -57,8 +57,8 @@ func (l *RateLimiter) TakeAnchors(now time.Time) (a Anchors, changed bool) {
 		a.Channels = make([]ChannelAnchor, 0, len(tb.unsaved))
 	}
 	for i, ch := range tb.unsaved {
-		ch.unsaved, tb.unsaved[i] = 0, nil
-		if ch.name != "" && !ch.idle(t) {
+		ch.flags, tb.unsaved[i] = ch.flags&^isUnsaved, nil
+		if !ch.nameless() && !l.table.idle(t, ch) {
 			a.Channels = append(a.Channels, l.anchor(now, t, ch))
 		}
 	}
@@ -80,7 +80,7 @@ func (l *RateLimiter) ReturnAnchors(a Anchors) {
 	for _, c := range a.Channels {
 		if c.Method != "" {
 			l.unsavedMethods = true
-		} else if ch, ok := l.table.byName[c.Channel]; ok {
+		} else if ch := l.table.find(c.Channel); ch != nil {
 			l.table.touch(ch)
 		}
 	}
@@ -94,11 +94,11 @@ func (l *RateLimiter) Snapshot(now time.Time) Anchors {
 	t := l.reading(now)
 	a := l.header(now, t)
 	a.Cleared = l.cleared
-	for ch := l.table.list.next; ch != &l.table.list; ch = ch.next {
-		if !ch.idle(t) {
+	l.table.each(func(ch *channel) {
+		if !l.table.idle(t, ch) {
 			a.Channels = append(a.Channels, l.anchor(now, t, ch))
 		}
-	}
+	})
 	a.Channels = l.appendMethods(a.Channels, now, t)
 	return a
 }
@@ -127,12 +127,13 @@ func (l *RateLimiter) header(now time.Time, t int64) Anchors {
 
 func (l *RateLimiter) anchor(now time.Time, t int64, ch *channel) ChannelAnchor {
 	a := ChannelAnchor{
-		Channel:    ch.name,
+		Channel:    l.table.name(ch),
 		DelayUntil: wall(now, ch.gap.level(t)),
 		RuleUntil:  wall(now, ch.own.level(t)),
 	}
-	if left := ch.penalty.wait(t); left > 0 {
-		a.PenaltyUntil, a.PenaltyFor = wall(now, left), time.Duration(ch.penalty.length)
+	p := l.table.penalty(ch)
+	if left := p.wait(t); left > 0 {
+		a.PenaltyUntil, a.PenaltyFor = wall(now, left), time.Duration(p.length)
 	}
 	return a
 }
@@ -205,8 +206,10 @@ func (l *RateLimiter) Restore(now time.Time, a Anchors) {
 		ch := l.channel(t, c.Channel)
 		ch.gap.raise(t, delay, l.seq)
 		ch.own.raise(t, rule, l.seq)
-		if ch.name != "" {
-			ch.penalty.restore(t, d, most(c.PenaltyFor))
+		if !ch.nameless() {
+			p := l.table.penalty(ch)
+			p.restore(t, d, most(c.PenaltyFor))
+			l.table.close(ch, p)
 		} else {
 			l.closed.restore(t, d, most(c.PenaltyFor))
 		}

@@ -46,8 +46,11 @@ type mark struct {
 type state struct {
 	full  int64  // the reading at which it is full again
 	since uint64 // reservations older than this have nothing left to give back
-	marks []mark // after since, both fields rising
+	marks *marks // after since
 }
+
+// marks are in order, both fields rising.
+type marks struct{ list []mark }
 
 // level returns how far the bucket is from full.
 func (s *state) level(t int64) int64 { return max(s.full-t, 0) }
@@ -56,7 +59,7 @@ func (s *state) level(t int64) int64 { return max(s.full-t, 0) }
 // again at that reading.
 func (s *state) take(level, full int64, seq uint64) {
 	s.full = full
-	if level != 0 || len(s.marks) != 0 {
+	if level != 0 || s.marks != nil {
 		s.note(level, seq)
 		return
 	}
@@ -78,22 +81,27 @@ func (s *state) note(level int64, seq uint64) {
 // clear forgets what older reservations could give back.
 func (s *state) clear(seq uint64) {
 	s.since = seq
-	if len(s.marks) > 0 {
-		s.marks = s.marks[:0]
+	if s.marks != nil {
+		s.marks.list = s.marks.list[:0]
 	}
 }
 
 func (s *state) mark(level int64, seq uint64) {
-	n := len(s.marks)
-	for n > 0 && s.marks[n-1].level >= level {
+	if s.marks == nil {
+		s.marks = &marks{}
+	}
+	list := s.marks.list
+	n := len(list)
+	for n > 0 && list[n-1].level >= level {
 		n--
 	}
-	s.marks = append(s.marks[:n], mark{seq: seq, level: level})
-	if len(s.marks) > maxMarks {
+	list = append(list[:n], mark{seq: seq, level: level})
+	if len(list) > maxMarks {
 		// The two oldest become one with the lower level: a little less can be given back.
-		s.marks[1].level = s.marks[0].level
-		s.marks = append(s.marks[:0], s.marks[1:]...)
+		list[1].level = list[0].level
+		list = append(list[:0], list[1:]...)
 	}
+	s.marks.list = list
 }
 
 // giveBack lowers the level by what the reservation seq took and what has not
@@ -104,33 +112,45 @@ func (s *state) giveBack(t, amount int64, seq uint64) bool {
 		return false
 	}
 	amount = min(amount, level)
-	first := len(s.marks)
-	for first > 0 && s.marks[first-1].seq > seq {
-		first--
-	}
-	if first < len(s.marks) {
-		amount = min(amount, s.marks[first].level)
-		for i := first; i < len(s.marks); i++ {
-			s.marks[i].level -= amount
-		}
-		s.tidy(first)
+	if s.marks != nil {
+		amount = s.lower(amount, seq)
 	}
 	s.full -= amount
 	return amount > 0
 }
 
+// lower takes the amount, or as much as there is, from all marks after seq, and
+// returns how much that was.
+func (s *state) lower(amount int64, seq uint64) int64 {
+	list := s.marks.list
+	first := len(list)
+	for first > 0 && list[first-1].seq > seq {
+		first--
+	}
+	if first == len(list) {
+		return amount
+	}
+	amount = min(amount, list[first].level)
+	for i := first; i < len(list); i++ {
+		list[i].level -= amount
+	}
+	s.tidy(first)
+	return amount
+}
+
 // tidy restores the rising order after the marks from first on were lowered.
 func (s *state) tidy(first int) {
-	if s.marks[first].level <= 0 {
-		s.since = s.marks[first].seq
-		s.marks = append(s.marks[:0], s.marks[first+1:]...)
+	list := s.marks.list
+	if list[first].level <= 0 {
+		s.since = list[first].seq
+		s.marks.list = append(list[:0], list[first+1:]...)
 		return
 	}
 	keep := first
-	for keep > 0 && s.marks[keep-1].level >= s.marks[first].level {
+	for keep > 0 && list[keep-1].level >= list[first].level {
 		keep--
 	}
-	s.marks = append(s.marks[:keep], s.marks[first:]...)
+	s.marks.list = append(list[:keep], list[first:]...)
 }
 
 // penalty is a closed door.

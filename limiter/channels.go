@@ -1,78 +1,82 @@
 package limiter
 
-import "strings"
+import "fmt"
 
 const (
 	// maxIdle is how many channels are kept that have nothing to remember.
 	maxIdle = 4096
-	// maxBusy is how many are kept while a penalty, the delay or a rule of
-	// theirs is unfinished.
-	maxBusy = 65536
-	// sweepStep is how many channels at the end of the list are looked at when
-	// one is added. More than one, so that a crowd of idle ones shrinks again.
+	// usualBusy is how many are kept, unless an option says otherwise, while a
+	// penalty, the delay or a rule of theirs is unfinished; mostBusy is the most.
+	usualBusy = 65536
+	mostBusy  = 1 << 24
+	// sweepStep is how many channels are looked at when one is added. More than
+	// one, so that a crowd of idle ones shrinks again.
 	sweepStep = 4
+	// sweepEvery is after how many look-ups one is looked at, for the same reason.
+	sweepEvery = 64
 )
 
-// channel is what the limiter remembers of one chat.
+// channel is what the limiter remembers of one chat, in the 64 bytes of one
+// line of the processor's cache. What few chats have is in the table's maps.
 type channel struct {
-	name       string
-	prev, next *channel // in the table's list
-	unsaved    int      // place among the table's unsaved channels, from 1; 0 if not there
-	rule       *numbers
-	gap        state
-	own        state // of rule
-	penalty    penalty
+	text  [inPlace]byte // its name, unless that is longer
+	size  uint8         // of the name; 0 if it is no channel, or shared by all that found no room
+	flags flags
+	gap   spacing
+	own   state // of rule
+}
+
+// flags are facts about a channel.
+type flags uint8
+
+const (
+	isUnsaved flags = 1 << iota // among the table's unsaved ones
+	isUsed                      // since it was looked at for the last time to make room
+	isGroup
+	isClosed // has a penalty, in the table, which may be over
+)
+
+func (ch *channel) is(f flags) bool { return ch.flags&f != 0 }
+
+// nameless is true for a channel that is none, or that is shared.
+func (ch *channel) nameless() bool { return ch.size == 0 }
+
+// spacing is the state of a bucket with one slot.
+type spacing struct {
+	full  int64  // the reading at which it is full again
+	since uint64 // the reservation that took the slot
+}
+
+func (s *spacing) level(t int64) int64 { return max(s.full-t, 0) }
+
+// giveBack is state's, for a bucket that each reservation finds full.
+func (s *spacing) giveBack(t, amount int64, seq uint64) bool {
+	level := s.level(t)
+	if level == 0 || seq < s.since {
+		return false
+	}
+	s.full -= min(amount, level)
+	return true
+}
+
+// raise lifts the bucket to the level if it is below that. What was reserved
+// before can't be given back any more.
+func (s *spacing) raise(t, level int64, seq uint64) {
+	if level > s.level(t) {
+		s.full, s.since = t+level, seq+1
+	}
 }
 
 // idle is true if forgetting the channel changes no answer.
-func (ch *channel) idle(t int64) bool {
-	return max(ch.gap.full, ch.own.full, ch.penalty.until) <= t
+func (tb *table) idle(t int64, ch *channel) bool {
+	return max(ch.gap.full, ch.own.full) <= t && (!ch.is(isClosed) || tb.penalties[ch].until <= t)
 }
 
-// table holds the channels, the one used last first in its list.
-type table struct {
-	byName   map[string]*channel
-	list     channel  // the ring's head; next is the newest, prev the oldest
-	recent   *channel // the one looked up last
-	unsaved  []*channel
-	spare    *channel    // evicted, to be used again
-	overflow [2]*channel // shared by all chats, and all groups, that found no room
-}
-
-func (tb *table) init() {
-	*tb = table{byName: make(map[string]*channel)}
-	tb.list.next, tb.list.prev = &tb.list, &tb.list
-}
-
-// touch notes that the channel's anchors have to be stored.
-func (tb *table) touch(ch *channel) {
-	if ch.unsaved == 0 {
-		tb.unsaved = append(tb.unsaved, ch)
-		ch.unsaved = len(tb.unsaved)
+func (l *RateLimiter) validMaxBusy() error {
+	if l.maxBusy < 1 || l.maxBusy > mostBusy {
+		return fmt.Errorf("WithMaxChannels: %d is not between 1 and %d", l.maxBusy, mostBusy)
 	}
-}
-
-// saved takes the channel from the unsaved ones.
-func (tb *table) saved(ch *channel) {
-	if ch.unsaved == 0 {
-		return
-	}
-	last := len(tb.unsaved) - 1
-	moved := tb.unsaved[last]
-	tb.unsaved[ch.unsaved-1] = moved
-	moved.unsaved = ch.unsaved
-	tb.unsaved[last] = nil
-	tb.unsaved = tb.unsaved[:last]
-	ch.unsaved = 0
-}
-
-func (tb *table) unlink(ch *channel) {
-	ch.prev.next, ch.next.prev = ch.next, ch.prev
-}
-
-func (tb *table) pushFront(ch *channel) {
-	ch.prev, ch.next = &tb.list, tb.list.next
-	ch.prev.next, ch.next.prev = ch, ch
+	return nil
 }
 
 // group returns which of the overflow channels a channel belongs to.
@@ -86,8 +90,8 @@ func (l *RateLimiter) group(name string) int {
 // channel returns the state of the channel of that name, which becomes the one
 // used last; if there is no room for it, the state that all such share.
 func (l *RateLimiter) channel(t int64, name string) *channel {
-	if ch := l.table.recent; ch != nil && ch.name == name {
-		return ch
+	if name == l.table.recentName {
+		return l.table.recent
 	}
 	return l.lookUp(t, name)
 }
@@ -95,65 +99,68 @@ func (l *RateLimiter) channel(t int64, name string) *channel {
 // lookUp is channel for one that is not the one used last.
 func (l *RateLimiter) lookUp(t int64, name string) *channel {
 	tb := &l.table
-	ch, ok := tb.byName[name]
-	if ok {
-		tb.unlink(ch)
-		tb.pushFront(ch)
-		tb.recent = ch
-		if len(tb.byName) > maxIdle {
+	if ch := tb.find(name); ch != nil {
+		ch.flags |= isUsed
+		tb.recent, tb.recentName = ch, name
+		if tb.n > maxIdle && l.seq%sweepEvery == 0 {
 			l.sweep(t, 1)
 		}
 		return ch
 	}
-	if len(tb.byName) >= maxIdle {
+	if tb.n >= maxIdle {
 		l.sweep(t, sweepStep)
 	}
 	group := l.group(name)
-	if len(tb.byName) >= maxIdle+maxBusy {
+	if l.full() {
 		if tb.overflow[group] == nil {
-			tb.overflow[group] = l.newChannel("", group)
+			tb.overflow[group] = new(channel)
+			l.open(tb.overflow[group], group)
 		}
 		return tb.overflow[group]
 	}
-	ch = l.newChannel(strings.Clone(name), group)
-	tb.byName[ch.name] = ch
-	tb.pushFront(ch)
-	tb.recent = ch
-	return ch
+	tb.recent, tb.recentName = tb.add(name), name
+	l.open(tb.recent, group)
+	return tb.recent
 }
 
-func (l *RateLimiter) newChannel(name string, group int) *channel {
-	ch := l.table.spare
-	if ch == nil {
-		ch = new(channel)
+// full is true if there is no room for another channel.
+func (l *RateLimiter) full() bool { return l.table.n >= maxIdle+l.maxBusy }
+
+// rule returns the numbers of the platform's rule for the channel.
+func (l *RateLimiter) rule(ch *channel) *numbers {
+	if ch.is(isGroup) {
+		return &l.perGroup
 	}
-	l.table.spare = nil
-	rule := &l.perChat
+	return &l.perChat
+}
+
+// open makes the channel's buckets full.
+func (l *RateLimiter) open(ch *channel, group int) {
 	if group == 1 {
-		rule = &l.perGroup
+		ch.flags |= isGroup
 	}
-	*ch = channel{name: name, rule: rule}
-	ch.gap = state{full: longAgo, since: l.seq + 1}
-	ch.own, ch.penalty.until = ch.gap, longAgo
-	return ch
+	ch.gap = spacing{full: longAgo, since: l.seq + 1}
+	ch.own = state{full: longAgo, since: l.seq + 1}
 }
 
-// sweep looks at the channels that were used longest ago and forgets the idle
-// ones among them; the others get a second chance at the front of the list.
+// sweep looks at some channels in turn and forgets those that are idle and were
+// not used since they were looked at before.
 func (l *RateLimiter) sweep(t int64, steps int) {
 	tb := &l.table
 	for range steps {
-		ch := tb.list.prev
-		if len(tb.byName) < maxIdle || ch == tb.recent {
+		if tb.n < maxIdle {
 			return
 		}
-		tb.unlink(ch)
-		if !ch.idle(t) {
-			tb.pushFront(ch)
-			continue
+		if tb.hand++; tb.hand >= tb.ids {
+			tb.hand = 0
 		}
-		delete(tb.byName, ch.name)
-		tb.saved(ch)
-		tb.spare = ch
+		ch := tb.at(tb.hand)
+		switch {
+		case ch.nameless() || ch == tb.recent || !tb.idle(t, ch):
+		case ch.is(isUsed):
+			ch.flags &^= isUsed
+		default:
+			tb.remove(tb.hand)
+		}
 	}
 }

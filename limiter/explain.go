@@ -89,7 +89,7 @@ func (l *RateLimiter) explain(t int64, c Call, found *limits) {
 	var gap, own int64
 	if ch := l.known(c.Channel); ch != nil {
 		gap, own = ch.gap.level(t), ch.own.level(t)
-		found.add(nameClosed, b, ch.penalty.wait(t))
+		found.add(nameClosed, b, l.channelLeft(t, ch))
 	}
 	found.add(nameDelay, b, gap)
 	if rule := l.ruleOf(c.Channel); rule.on() {
@@ -111,13 +111,19 @@ func (l *RateLimiter) methodLeft(t int64, b Bucket) int64 {
 	return p.wait(t)
 }
 
+// channelLeft returns how long the channel's penalty still holds.
+func (l *RateLimiter) channelLeft(t int64, ch *channel) int64 {
+	p := l.table.penalty(ch)
+	return p.wait(t)
+}
+
 // known returns the state that a call to the channel is counted on, without
 // making it the one used last; nil if there is nothing to remember of it.
 func (l *RateLimiter) known(name string) *channel {
-	if ch, ok := l.table.byName[name]; ok {
+	if ch := l.table.find(name); ch != nil {
 		return ch
 	}
-	if len(l.table.byName) >= maxIdle+maxBusy {
+	if l.full() {
 		return l.table.overflow[l.group(name)]
 	}
 	return nil
@@ -157,14 +163,12 @@ func (l *RateLimiter) Levels(now time.Time) Levels {
 		Depth:    int(l.perToken.burst),
 		Rate:     float64(time.Second) / float64(l.perToken.every),
 		Penalty:  time.Duration(l.closed.wait(t)),
-		Channels: len(l.table.byName),
+		Channels: l.table.n,
 	}
 	if l.perCeiling.on() {
 		v.HasCeiling, v.Ceiling = true, l.perCeiling.slots(l.ceiling.level(t))
 	}
-	for ch := l.table.list.next; ch != &l.table.list; ch = ch.next {
-		v.refuses(l.longest(t, ch))
-	}
+	l.table.each(func(ch *channel) { v.refuses(l.longest(t, ch)) })
 	for b, p := range l.methods {
 		v.refuses(Limit{Name: nameMethod, Bucket: b, Wait: time.Duration(p.wait(t)), Penalty: true})
 	}
@@ -174,16 +178,16 @@ func (l *RateLimiter) Levels(now time.Time) Levels {
 // longest returns which of its limits the channel refuses a call by for the
 // longest time; with a wait of zero if it refuses none.
 func (l *RateLimiter) longest(t int64, ch *channel) Limit {
-	r := Limit{Name: nameClosed, Wait: time.Duration(ch.penalty.wait(t)), Penalty: true}
+	r := Limit{Name: nameClosed, Wait: time.Duration(l.channelLeft(t, ch)), Penalty: true}
 	if gap := time.Duration(ch.gap.level(t)); gap > r.Wait {
 		r = Limit{Name: nameDelay, Wait: gap}
 	}
-	if ch.rule.on() {
-		if own := time.Duration(ch.rule.wait(ch.own.level(t), 1)); own > r.Wait {
+	if l.rule(ch).on() {
+		if own := time.Duration(l.rule(ch).wait(ch.own.level(t), 1)); own > r.Wait {
 			r = Limit{Name: nameRule, Wait: own}
 		}
 	}
-	r.Bucket.Channel = ch.name
+	r.Bucket.Channel = l.table.name(ch)
 	return r
 }
 

@@ -1,4 +1,4 @@
 package limiter
 
 // Tracked returns how many channels are remembered.
-func (l *RateLimiter) Tracked() int { return len(l.table.byName) }
+func (l *RateLimiter) Tracked() int { return l.table.n }

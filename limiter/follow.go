@@ -8,23 +8,23 @@ import "time"
 func (l *RateLimiter) Follow(now time.Time, from, to string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	old, ok := l.table.byName[from]
-	if !ok || from == to {
+	old := l.table.find(from)
+	if old == nil || from == to {
 		return
 	}
 	t := l.reading(now)
-	left := *old // looking the other up may forget it
+	left, penalty := *old, l.table.penalty(old) // looking the other up may forget it
 	ch := l.channel(t, to)
 	l.seq++
 	l.unsaved = true
 	ch.gap.follow(left.gap.full, l.seq)
-	if ch.rule.on() {
+	if l.rule(ch).on() {
 		ch.own.follow(left.own.full, l.seq)
 	}
-	if left.penalty.until > ch.penalty.until {
-		ch.penalty = left.penalty
+	if p := l.table.penalty(ch); penalty.until > p.until {
+		l.table.close(ch, penalty)
 	}
-	if ch.unsaved == 0 && ch.name != "" {
+	if !ch.nameless() {
 		l.table.touch(ch)
 	}
 }
@@ -34,5 +34,12 @@ func (s *state) follow(full int64, seq uint64) {
 	if full > s.full {
 		s.full = full
 		s.clear(seq)
+	}
+}
+
+// follow lets the slot be back no earlier than at that reading.
+func (s *spacing) follow(full int64, seq uint64) {
+	if full > s.full {
+		s.full, s.since = full, seq
 	}
 }

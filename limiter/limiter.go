@@ -60,6 +60,8 @@ type RateLimiter struct {
 	log   *slog.Logger
 	mask  bool // channels are phone numbers
 
+	maxBusy int // channels
+
 	perToken, perCeiling, perGap, perChat, perGroup numbers
 
 	mu      sync.Mutex
@@ -89,6 +91,12 @@ func WithScope(name string) Option { return func(l *RateLimiter) { l.scope = nam
 // of a profile.
 func WithChannelRules(r ChannelRules) Option { return func(l *RateLimiter) { l.rules = r } }
 
+// WithMaxChannels sets how many channels are remembered while a penalty, the
+// delay or a rule of theirs is unfinished: 65,536 if it is not given. Each takes
+// about 80 bytes, and more while it is closed or within a burst. Beyond that, all further channels share one delay and one rule,
+// and a penalty on one of them closes the token's bucket. Numbers outside of 1 to 16,777,216 are an error of New.
+func WithMaxChannels(n int) Option { return func(l *RateLimiter) { l.maxBusy = n } }
+
 // WithLogger sets where the limiter says, at debug level, that a caller waits.
 // Without it nothing is logged.
 func WithLogger(log *slog.Logger) Option { return func(l *RateLimiter) { l.log = log } }
@@ -106,11 +114,11 @@ func forPlatform(name string) Option {
 // New returns a limiter with the numbers of cfg, a full bucket and the scope
 // "default". Numbers that make no sense are an error that lists each of them by its field.
 func New(cfg Config, opts ...Option) (*RateLimiter, error) {
-	l := &RateLimiter{cfg: cfg, scope: "default"}
+	l := &RateLimiter{cfg: cfg, scope: "default", maxBusy: usualBusy}
 	for _, opt := range opts {
 		opt(l)
 	}
-	if err := errors.Join(cfg.validate(), l.rules.validate()); err != nil {
+	if err := errors.Join(cfg.validate(), l.rules.validate(), l.validMaxBusy()); err != nil {
 		return nil, fmt.Errorf("new limiter %q: %w", l.scope, err)
 	}
 	if l.log == nil {
@@ -190,7 +198,7 @@ func (l *RateLimiter) TryReserve(now time.Time, c Call) (r Reservation, next tim
 	if ch != nil {
 		l.takeChannel(t, ch, own, cost)
 	}
-	r = Reservation{limiter: l, bucket: Bucket{Channel: c.Channel}, seq: l.seq, cost: cost, shared: ch != nil && ch.name == ""}
+	r = Reservation{limiter: l, bucket: Bucket{Channel: c.Channel}, seq: l.seq, cost: cost, shared: ch != nil && ch.nameless()}
 	l.mu.Unlock()
 	return r, now, true
 }
@@ -199,21 +207,21 @@ func (l *RateLimiter) TryReserve(now time.Time, c Call) (r Reservation, next tim
 // its delay and of its rule.
 func (l *RateLimiter) channelWait(t int64, ch *channel, gap, own, cost int64) int64 {
 	wait := gap
-	if ch.rule.on() {
-		wait = max(wait, ch.rule.wait(own, cost))
+	if l.rule(ch).on() {
+		wait = max(wait, l.rule(ch).wait(own, cost))
 	}
-	if ch.penalty.until > t {
-		wait = max(wait, ch.penalty.wait(t))
+	if ch.is(isClosed) {
+		wait = max(wait, l.table.closed(t, ch))
 	}
 	return wait
 }
 
 func (l *RateLimiter) takeChannel(t int64, ch *channel, own, cost int64) {
 	ch.gap.full, ch.gap.since = t+l.perGap.every, l.seq // a bucket of one slot, which was full
-	if ch.rule.on() {
-		ch.own.take(own, t+own+cost*ch.rule.every, l.seq)
+	if l.rule(ch).on() {
+		ch.own.take(own, t+own+cost*l.rule(ch).every, l.seq)
 	}
-	if ch.unsaved == 0 {
+	if !ch.is(isUnsaved) {
 		l.table.touch(ch)
 	}
 }
@@ -337,7 +345,7 @@ func (r *Reservation) Cancel(now time.Time) {
 	}
 	if ch := l.reserved(r); ch != nil {
 		gap := ch.gap.giveBack(t, l.perGap.every, r.seq)
-		if own := ch.own.giveBack(t, r.cost*ch.rule.every, r.seq); own || gap {
+		if own := ch.own.giveBack(t, r.cost*l.rule(ch).every, r.seq); own || gap {
 			changed = true
 			l.table.touch(ch)
 		}
@@ -352,5 +360,5 @@ func (l *RateLimiter) reserved(r *Reservation) *channel {
 	if r.shared {
 		return l.table.overflow[l.group(r.bucket.Channel)]
 	}
-	return l.table.byName[r.bucket.Channel]
+	return l.table.find(r.bucket.Channel)
 }

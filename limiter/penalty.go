@@ -40,8 +40,10 @@ func (l *RateLimiter) impose(t int64, b Bucket, length int64) {
 		b.Method = ""
 	}
 	if b.Channel != "" {
-		if ch := l.channel(t, b.Channel); ch.name != "" {
-			ch.penalty.lengthen(t, length)
+		if ch := l.channel(t, b.Channel); !ch.nameless() {
+			p := l.table.penalty(ch)
+			p.lengthen(t, length)
+			l.table.close(ch, p)
 			l.table.touch(ch)
 			return
 		}
