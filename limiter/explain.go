@@ -19,14 +19,16 @@ const (
 	nameDelay    = "channel delay"
 	nameRule     = "channel rule"
 	nameClosed   = "channel penalty"
-	mostLimits   = 8   // that can refuse one call
+	nameStore    = "shared store"
+	mostLimits   = 16  // that can refuse one call
 	mostRefusing = 100 // channels and methods that Levels lists
 )
 
 // Limit is one limit that refuses a call now.
 type Limit struct {
 	// Name is "bucket" (the token's own), "platform ceiling", "penalty" (on all
-	// calls), "method penalty", "channel delay", "channel rule" or "channel penalty".
+	// calls), "method penalty", "channel delay", "channel rule" or "channel penalty";
+	// with a store that does not answer, "shared store".
 	Name string
 	// Bucket is what the limit is on; zero is the token's own bucket.
 	Bucket Bucket
@@ -57,15 +59,34 @@ func longerFirst(a, b Limit) int { return cmp.Compare(b.Wait, a.Wait) }
 // Explain returns every limit that refuses c now, the longest wait first;
 // nothing if the call could go. It changes nothing, and allocates only for an answer.
 func (l *RateLimiter) Explain(now time.Time, c Call) []Limit {
+	if l.store == nil {
+		return l.explainOwn(now, c)
+	}
+	var found limits
+	l.explainShared(c, &found)
+	for _, limit := range l.explainOwn(now, c) {
+		if limit.Penalty {
+			found.add(limit.Name, limit.Bucket, int64(limit.Wait))
+		}
+	}
+	return found.sorted()
+}
+
+// explainOwn is Explain for what this process knows.
+func (l *RateLimiter) explainOwn(now time.Time, c Call) []Limit {
 	var found limits
 	l.mu.Lock()
 	l.explain(l.peek(now), c, &found)
 	l.mu.Unlock()
-	if found.n == 0 {
+	return found.sorted()
+}
+
+func (ls *limits) sorted() []Limit {
+	if ls.n == 0 {
 		return nil
 	}
-	slices.SortStableFunc(found.list[:found.n], longerFirst)
-	return slices.Clone(found.list[:found.n])
+	slices.SortStableFunc(ls.list[:ls.n], longerFirst)
+	return slices.Clone(ls.list[:ls.n])
 }
 
 func (l *RateLimiter) explain(t int64, c Call, found *limits) {
@@ -152,8 +173,18 @@ type Levels struct {
 }
 
 // Levels returns how full the buckets are, and what is closed. It changes
-// nothing; it looks at all channels, so it is for an operator and not for each call.
+// nothing; it looks at all channels, so it is for an operator and not for each
+// call. With a store, Tokens, Ceiling and Penalty are those of all processes, zero if
+// the store fails, and what is Refusing is what this process knows alone.
 func (l *RateLimiter) Levels(now time.Time) Levels {
+	v := l.levelsOwn(now)
+	if l.store != nil {
+		l.levelsShared(&v)
+	}
+	return v
+}
+
+func (l *RateLimiter) levelsOwn(now time.Time) Levels {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t := l.peek(now)

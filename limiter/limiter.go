@@ -45,7 +45,8 @@ type Bucket struct {
 	Channel, Method string
 }
 
-// RateLimiter limits the calls of one token, within one process. It is made by
+// RateLimiter limits the calls of one token, within one process or, with
+// WithStore, over several. It is made by
 // New, ForPlatform or ForProfile, starts no goroutine, and is safe for
 // concurrent use. Its memory is bounded: it keeps the 4,096 channels used last,
 // and more only while their limits have something to remember.
@@ -60,7 +61,9 @@ type RateLimiter struct {
 	log   *slog.Logger
 	mask  bool // channels are phone numbers
 
-	maxBusy int // channels
+	maxBusy int           // channels
+	store   Store         // nil: the state is in this process
+	line    chan struct{} // holds who waits for the token's bucket first
 
 	perToken, perCeiling, perGap, perChat, perGroup numbers
 
@@ -114,7 +117,7 @@ func forPlatform(name string) Option {
 // New returns a limiter with the numbers of cfg, a full bucket and the scope
 // "default". Numbers that make no sense are an error that lists each of them by its field.
 func New(cfg Config, opts ...Option) (*RateLimiter, error) {
-	l := &RateLimiter{cfg: cfg, scope: "default", maxBusy: usualBusy}
+	l := &RateLimiter{cfg: cfg, scope: "default", maxBusy: usualBusy, line: make(chan struct{}, 1)}
 	for _, opt := range opts {
 		opt(l)
 	}
@@ -156,6 +159,9 @@ func after(now time.Time, wait int64) time.Time {
 // waiting; what may bring it nearer is told by Changed. If the cost is negative or
 // above what a full bucket holds, next is the zero time: asking again is useless.
 func (l *RateLimiter) TryReserve(now time.Time, c Call) (r Reservation, next time.Time, ok bool) {
+	if l.store != nil {
+		return l.tryShared(now, c)
+	}
 	cost := c.cost()
 	l.mu.Lock()
 	t := l.reading(now)
@@ -259,6 +265,10 @@ func (l *RateLimiter) debt() int64 {
 // the platform counts those too. It takes what is there from the token's
 // bucket, at most the call's cost, and refuses nothing.
 func (l *RateLimiter) Take(now time.Time, c Call) {
+	if l.store != nil {
+		l.takeShared(now, c)
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t := l.reading(now)
@@ -335,6 +345,10 @@ func (r *Reservation) Cancel(now time.Time) {
 		return
 	}
 	r.limiter = nil
+	if l.store != nil {
+		l.cancelShared(r)
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t := l.reading(now)

@@ -19,6 +19,19 @@ const (
 //
 // If no room is left to remember another penalty, the next wider bucket is closed.
 func (l *RateLimiter) PenaliseAt(now time.Time, b Bucket, d time.Duration) {
+	if l.store == nil {
+		l.penaliseOwn(now, b, d)
+		return
+	}
+	ctx, cancel := bounded()
+	defer cancel()
+	if err := l.penaliseShared(ctx, now, b, d); err != nil {
+		l.log.Warn("rate limit: the shared store fails", "err", err)
+	}
+}
+
+// penaliseOwn closes the bucket in this process.
+func (l *RateLimiter) penaliseOwn(now time.Time, b Bucket, d time.Duration) {
 	length := int64(min(max(d, minPenalty), maxPenalty))
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,33 +8,75 @@ import (
 )
 
 // Reserve waits until it has taken a slot for c, or until ctx ends. It asks
-// again after each wait, since a penalty may have come. ErrCost is returned at
-// once if the call can never be paid for.
+// again after each wait, since a penalty may have come. Who came first goes
+// first, unless its own channel or method refuses it: then the others go on
+// without it. ErrCost is returned at once if the call can never be paid for.
 func (l *RateLimiter) Reserve(ctx context.Context, c Call) (Reservation, error) {
-	for asked := 0; ; asked++ {
-		if err := ctx.Err(); err != nil {
-			return Reservation{}, fmt.Errorf("wait for a slot: %w", err)
+	told := false
+	waits := func(d time.Duration) {
+		if !told {
+			l.log.DebugContext(ctx, "rate limit: waiting", "channel", l.shown(c.Channel), "wait", d)
+		}
+		told = true
+	}
+	reserve := l.reserveOwn
+	if l.store != nil {
+		reserve = l.reserveShared
+	}
+	for {
+		if err := l.enter(ctx, c); err != nil {
+			return Reservation{}, err
 		}
 		changed := l.Changed()
-		now := clock()
-		r, next, ok := l.TryReserve(now, c)
-		if ok {
-			return r, nil
+		r, retry, err := reserve(ctx, c, waits)
+		l.leave()
+		if err != nil || retry == 0 {
+			return r, err
 		}
-		if !l.affordable(c) {
-			return Reservation{}, fmt.Errorf("reserve %d slots: %w", c.cost(), ErrCost)
+		waits(retry)
+		if err := pause(ctx, retry, changed); err != nil {
+			return Reservation{}, err
+		}
+	}
+}
+
+// enter waits until the caller is first in the line of those that wait for the
+// token's bucket. Channels of Go serve their senders in the order in which they came.
+func (l *RateLimiter) enter(ctx context.Context, c Call) error {
+	if !l.affordable(c) {
+		return fmt.Errorf("reserve %d slots: %w", c.cost(), ErrCost)
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("wait for a slot: %w", err)
+	}
+	select {
+	case l.line <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for a slot: %w", ctx.Err())
+	}
+}
+
+// leave lets the next one in line.
+func (l *RateLimiter) leave() { <-l.line }
+
+// reserveOwn takes a slot for c in this process, as reserveShared does in a store.
+func (l *RateLimiter) reserveOwn(ctx context.Context, c Call, waits func(time.Duration)) (r Reservation, retry time.Duration, err error) {
+	for {
+		changed := l.Changed()
+		now := clock()
+		r, next, ok := l.TryReserve(now, c) //nolint:contextcheck // without a store it needs none
+		if ok {
+			return r, 0, nil
 		}
 		wait := next.Sub(now)
-		if asked == 0 {
-			l.log.DebugContext(ctx, "rate limit: waiting", "channel", l.shown(c.Channel), "wait", wait)
+		if r.Blocked() != (Bucket{}) {
+			return Reservation{}, wait, nil
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-		case <-changed:
-		case <-timer.C:
+		waits(wait)
+		if err := pause(ctx, wait, changed); err != nil {
+			return Reservation{}, 0, err
 		}
-		timer.Stop()
 	}
 }
 
@@ -75,15 +117,23 @@ func (l *RateLimiter) shown(channel string) string {
 }
 
 // Penalise is PenaliseAt with the time read by the limiter. It never fails in
-// process, and imposes the penalty even if ctx has ended.
-func (l *RateLimiter) Penalise(_ context.Context, b Bucket, d time.Duration) error {
-	l.PenaliseAt(clock(), b, d)
+// process, and imposes the penalty even if ctx has ended; with a store that
+// fails, the error is returned and this process alone obeys.
+func (l *RateLimiter) Penalise(ctx context.Context, b Bucket, d time.Duration) error {
+	if l.store != nil {
+		return l.penaliseShared(ctx, clock(), b, d)
+	}
+	l.penaliseOwn(clock(), b, d)
 	return nil
 }
 
 // Reset fills the token's bucket, forgets all channels and ends all penalties.
-// Callers that wait ask again at once. It never fails in process.
-func (l *RateLimiter) Reset(_ context.Context) error {
+// Callers that wait ask again at once, in other processes within a second. It
+// never fails in process.
+func (l *RateLimiter) Reset(ctx context.Context) error {
+	if l.store != nil {
+		return l.resetShared(ctx)
+	}
 	l.reset()
 	return nil
 }

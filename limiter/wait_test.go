@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -167,6 +168,43 @@ func TestReserve_manyWaitersShareTheRate(t *testing.T) {
 		wg.Wait()
 		if got := time.Since(begin); got != 4900*time.Millisecond {
 			t.Errorf("50 waiters took %v, want 4.9s", got)
+		}
+	})
+}
+
+func TestReserve_firstComeFirstServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, 10, 3, 0)
+		granted(l, time.Now(), limiter.Call{})
+		l.PenaliseAt(time.Now(), limiter.Bucket{Channel: "closed"}, time.Minute)
+		var mu sync.Mutex
+		var got, want []int
+		var group sync.WaitGroup
+		group.Go(func() {
+			if err := l.Wait(t.Context(), "closed"); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		begin := time.Now()
+		for i := range 30 {
+			want = append(want, i)
+			group.Go(func() {
+				if _, err := l.Reserve(t.Context(), limiter.Call{Channel: "open", Cost: 1 + i%3}); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				got = append(got, i)
+			})
+			synctest.Wait()
+		}
+		group.Wait()
+		if !slices.Equal(got, want) {
+			t.Errorf("served in the order %v, want that of asking", got)
+		}
+		if passed := time.Since(begin); passed != time.Minute {
+			t.Errorf("all went within %v, want one minute: the closed channel alone waits for its end", passed)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/chatgateway/gateway/chat"
 	"github.com/chatgateway/gateway/inbound"
+	"github.com/chatgateway/gateway/limiter"
 	"github.com/chatgateway/gateway/outbox"
 	"github.com/chatgateway/gateway/store/storetest"
 )
@@ -35,4 +36,8 @@ func TestMemory_failsWhenTold(t *testing.T) {
 	if a, err := m.Apply(t.Context(), batch); err != nil || a.New[0].ID != 1 {
 		t.Errorf("Apply() = %v, %v, want the id 1", a, err)
 	}
+}
+
+func TestLimits(t *testing.T) {
+	storetest.RunLimits(t, func(*testing.T) limiter.Store { return storetest.NewLimits() })
 }
