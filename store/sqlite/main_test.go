@@ -7,10 +7,13 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain runs the child of the crash test where the environment asks for it.
+// TestMain runs a child of the tests with processes where the environment asks for it.
 func TestMain(m *testing.M) {
 	if path := os.Getenv(crashVariable); path != "" {
 		crashChild(path)
+	}
+	if path := os.Getenv(limitsVariable); path != "" {
+		limitsChild(path)
 	}
 	goleak.VerifyTestMain(m)
 }
