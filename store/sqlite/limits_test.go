@@ -104,3 +104,26 @@ func TestLimits_goOnAfterTheProcessWasStartedAnew(t *testing.T) {
 		})
 	}
 }
+
+// BenchmarkLimits measures one reservation in a channel, and one look for penalties.
+func BenchmarkLimits(b *testing.B) {
+	l := openLimits(b, filepath.Join(b.TempDir(), "limits.db"))
+	a := limiter.Ask{
+		Scope: "s", Mode: limiter.Ahead, Call: limiter.Call{Channel: "a", Method: "m", Cost: 1},
+		Token: limiter.Rule{Every: time.Nanosecond, Burst: 1000}, Delay: limiter.Rule{Every: time.Nanosecond, Burst: 1},
+	}
+	b.Run("reserve", func(b *testing.B) {
+		for b.Loop() {
+			if got, err := l.Reserve(b.Context(), a); err != nil || !got.Granted {
+				b.Fatal(got, err)
+			}
+		}
+	})
+	b.Run("peek", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := l.Peek(b.Context(), a); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
