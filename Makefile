@@ -33,7 +33,7 @@ fuzz:             ## FUZZTIME (30s) per fuzz target
 	done
 
 bench:            ## benchmarks; those with a peer print the ratio
-	go test -run '^$$' -bench . -benchmem ./limiter/ ./policy/ ./store/sqlite/
+	go test -run '^$$' -bench . -benchmem ./limiter/ ./policy/ ./store/sqlite/ ./store/redis/
 
 crash:            ## 50 rounds of kill -9 while messages flow
 	GATEWAY_CRASH_ROUNDS=50 go test -run TestCrash -count=1 -v .

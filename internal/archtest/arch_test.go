@@ -33,6 +33,7 @@ var levels = map[string]int{
 	"simulator/clienttest":    3,
 	"simulator/simulatortest": 3,
 	"simulator/telegram":      3,
+	"store/redis":             3,
 	"store/sqlite":            3,
 	"store/storetest":         3,
 	"":                        4,
