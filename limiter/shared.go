@@ -39,9 +39,10 @@ func (l *RateLimiter) ask(c Call, m Mode) Ask {
 // rule is the inverse of numbersOf.
 func (n *numbers) rule() Rule { return Rule{Every: time.Duration(n.every), Burst: int(n.burst)} }
 
-// bounded is the context of the forms that have none.
+// bounded is the context of the forms that have none. Their callers ask, and
+// give slots back, whatever becomes of the work that the slots are for.
 func bounded() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), storeBound) //nolint:forbidigo // its callers were given none, and this bounds them
+	return context.WithTimeout(context.Background(), storeBound) //nolint:forbidigo // there is none to derive it from, and this bounds it
 }
 
 // own returns by which penalty of this process c is refused, and for how long.

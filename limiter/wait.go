@@ -65,7 +65,7 @@ func (l *RateLimiter) reserveOwn(ctx context.Context, c Call, waits func(time.Du
 	for {
 		changed := l.Changed()
 		now := clock()
-		r, next, ok := l.TryReserve(now, c) //nolint:contextcheck // without a store it needs none
+		r, next, ok := l.TryReserve(now, c)
 		if ok {
 			return r, 0, nil
 		}
