@@ -77,6 +77,9 @@ func (l *Limits) open(ctx context.Context) error {
 	if err := l.stmt.prepare(ctx, l.conn); err != nil {
 		return err
 	}
+	if _, err := l.conn.ExecContext(ctx, `PRAGMA busy_timeout = 0`); err != nil { // see patiently
+		return err
+	}
 	return l.stmt.synced(ctx, false)
 }
 
@@ -121,34 +124,32 @@ func (l *Limits) Close() error {
 
 // Reserve takes a slot in every bucket of the ask, or in none.
 func (l *Limits) Reserve(ctx context.Context, a limiter.Ask) (answer limiter.Answer, err error) {
-	err = l.step(ctx, a, "reserve", func(r *limitRow) error {
+	err = l.step(ctx, a, "reserve", func(r *limitRow) {
 		answer = r.ledger.Reserve(r.reading, a)
 		answer.Ticket.Shared = answer.Granted && r.overflow
-		return nil
 	})
 	return answer, err
 }
 
 // Cancel gives back what the reservation took, at most.
 func (l *Limits) Cancel(ctx context.Context, a limiter.Ask, t limiter.Ticket) error {
-	return l.step(ctx, a, "cancel", func(r *limitRow) error {
+	return l.step(ctx, a, "cancel", func(r *limitRow) {
 		if a.Call.Channel != "" && r.overflow != t.Shared {
 			a.Call.Channel = "" // the channel found room meanwhile, or lost it
 		}
 		r.ledger.Cancel(r.reading, a, t.Seq)
-		return nil
 	})
 }
 
 // Penalise closes the bucket for d at least. Nil means that it is on disk.
 func (l *Limits) Penalise(ctx context.Context, a limiter.Ask, b limiter.Bucket, d time.Duration) error {
 	a.Call.Channel, a.Call.Method = b.Channel, b.Method
-	return l.exclusively(ctx, "penalise", func() (err error) {
+	return l.exclusively(ctx, "penalise", func(ctx context.Context) (err error) {
 		if err := l.stmt.synced(ctx, true); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, l.stmt.synced(context.WithoutCancel(ctx), false)) }()
-		return l.within(ctx, a, func(r *limitRow) error {
+		defer func() { err = errors.Join(err, l.stmt.synced(ctx, false)) }()
+		return l.within(ctx, a, func(ctx context.Context, r *limitRow) error {
 			wider, err := l.room(ctx, a, b, r)
 			r.ledger.Penalise(r.reading, a, wider, d)
 			return err
@@ -172,18 +173,25 @@ func (l *Limits) room(ctx context.Context, a limiter.Ask, b limiter.Bucket, r *l
 	return b, nil
 }
 
-// Peek returns what a reservation would find.
+// Peek returns what a reservation would find. It waits for nobody who writes.
 func (l *Limits) Peek(ctx context.Context, a limiter.Ask) (s limiter.Standing, err error) {
-	err = l.step(ctx, a, "look", func(r *limitRow) error {
+	look := func(ctx context.Context) error {
+		var r limitRow
+		if err := l.load(ctx, a, &r); err != nil {
+			return err
+		}
 		s = r.ledger.Standing(r.reading)
-		return nil
+		return errUnchanged
+	}
+	err = l.exclusively(ctx, "look", func(ctx context.Context) error {
+		return patiently(ctx, func() error { return l.transaction(ctx, l.stmt.look, look) })
 	})
 	return s, err
 }
 
 // Reset forgets everything of the scope.
 func (l *Limits) Reset(ctx context.Context, scope string) error {
-	return l.exclusively(ctx, "reset", func() error {
-		return l.transaction(ctx, func() error { return l.stmt.forget(ctx, scope) })
+	return l.exclusively(ctx, "reset", func(ctx context.Context) error {
+		return l.transaction(ctx, l.stmt.begin, func(ctx context.Context) error { return l.stmt.forget(ctx, scope) })
 	})
 }

@@ -11,6 +11,7 @@ import (
 // limitStatements are what a step runs, prepared once on its connection.
 type limitStatements struct {
 	begin, commit, rollback *sql.Stmt
+	look                    *sql.Stmt // begins a transaction that writes nothing
 	scope, channel, method  *sql.Stmt
 	putScope, putChannel    *sql.Stmt
 	putMethod               *sql.Stmt
@@ -44,6 +45,7 @@ func (s *limitStatements) prepare(ctx context.Context, conn *sql.Conn) error {
 		text string
 	}{
 		{&s.begin, `BEGIN IMMEDIATE`},
+		{&s.look, `BEGIN`},
 		{&s.commit, `COMMIT`},
 		{&s.rollback, `ROLLBACK`},
 		{&s.scope, selectScope},
@@ -190,6 +192,6 @@ func (s *limitStatements) synced(ctx context.Context, on bool) error {
 	if on {
 		text = `PRAGMA synchronous = FULL`
 	}
-	_, err := s.conn.ExecContext(ctx, text)
+	_, err := s.conn.ExecContext(context.WithoutCancel(ctx), text)
 	return err
 }

@@ -5,6 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/chatgateway/gateway/limiter"
 )
@@ -41,19 +45,24 @@ type limitRow struct {
 }
 
 // step lets f work on what is kept for the ask, in one transaction.
-func (l *Limits) step(ctx context.Context, a limiter.Ask, what string, f func(r *limitRow) error) error {
-	return l.exclusively(ctx, what, func() error { return l.within(ctx, a, f) })
+func (l *Limits) step(ctx context.Context, a limiter.Ask, what string, f func(r *limitRow)) error {
+	return l.exclusively(ctx, what, func(ctx context.Context) error {
+		return l.within(ctx, a, func(_ context.Context, r *limitRow) error {
+			f(r)
+			return nil
+		})
+	})
 }
 
 // within is step for who has the connection.
-func (l *Limits) within(ctx context.Context, a limiter.Ask, f func(r *limitRow) error) error {
-	return l.transaction(ctx, func() error {
+func (l *Limits) within(ctx context.Context, a limiter.Ask, f func(ctx context.Context, r *limitRow) error) error {
+	return l.transaction(ctx, l.stmt.begin, func(ctx context.Context) error {
 		var r limitRow
 		if err := l.load(ctx, a, &r); err != nil {
 			return err
 		}
 		before := r.ledger
-		if err := f(&r); err != nil {
+		if err := f(ctx, &r); err != nil {
 			return err
 		}
 		if r.ledger == before && !r.stepped {
@@ -64,38 +73,66 @@ func (l *Limits) within(ctx context.Context, a limiter.Ask, f func(r *limitRow) 
 }
 
 // exclusively runs f while no other goroutine uses the connection.
-func (l *Limits) exclusively(ctx context.Context, what string, f func() error) error {
+func (l *Limits) exclusively(ctx context.Context, what string, f func(ctx context.Context) error) error {
 	select {
 	case l.lock <- struct{}{}:
 	case <-ctx.Done():
 		return fmt.Errorf("%s: shared limits: %w", what, ctx.Err())
 	}
 	defer func() { <-l.lock }()
-	if err := f(); err != nil {
+	if err := f(ctx); err != nil {
 		return fmt.Errorf("%s: shared limits %s: %w", what, l.path, explain(err))
 	}
 	return nil
 }
 
-// transaction runs f in one, and takes everything back if it fails.
-func (l *Limits) transaction(ctx context.Context, f func() error) error {
-	if _, err := l.stmt.begin.ExecContext(ctx); err != nil {
+// transaction runs f in one, and takes everything back if it fails. Once it has
+// begun it goes on to its end, which is near, even if ctx ends: a statement that is
+// cut off would leave the connection in a state that nobody knows.
+func (l *Limits) transaction(ctx context.Context, begin *sql.Stmt, f func(ctx context.Context) error) error {
+	inside := context.WithoutCancel(ctx)
+	err := patiently(ctx, func() error {
+		_, err := begin.ExecContext(inside)
+		return err
+	})
+	if err != nil {
 		return err
 	}
-	err := f()
+	err = f(inside)
 	if err == nil {
-		_, err = l.stmt.commit.ExecContext(ctx)
+		_, err = l.stmt.commit.ExecContext(inside)
 	}
 	if err == nil {
 		return nil
 	}
-	if _, failed := l.stmt.rollback.ExecContext(context.WithoutCancel(ctx)); failed != nil && !errors.Is(err, errUnchanged) {
-		err = errors.Join(err, failed)
-	}
+	_, failed := l.stmt.rollback.ExecContext(inside)
 	if errors.Is(err, errUnchanged) {
-		return nil
+		return failed
 	}
-	return err
+	return errors.Join(err, failed)
+}
+
+// patiently calls f again every millisecond as long as another process has the
+// lock. SQLite's own waiting soon asks ten times a second only, and whoever has
+// waited longest would get the lock last.
+func patiently(ctx context.Context, f func() error) error {
+	const again = time.Millisecond
+	for waited := time.Duration(0); ; waited += again {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		err := f()
+		e, ok := errors.AsType[*sqlite.Error](err)
+		if !ok || e.Code()&0xff != sqlite3.SQLITE_BUSY || waited >= busyTimeout {
+			return err
+		}
+		timer := time.NewTimer(again)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
 }
 
 // load reads the rows, and the clock: all who ask do so while they have the
