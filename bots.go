@@ -3,12 +3,9 @@ package gateway
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -82,13 +79,13 @@ func (g *Gateway) newBot(cfg *config.Bot, shared *limiters, o options) (*bot, er
 		return nil, err
 	}
 	g.pipeline.Add(inbound.Bot{Name: name, Platform: chat.Platform(cfg.Platform), Handler: h})
-	locks := filepath.Join(g.dir, "locks")
-	if err := os.MkdirAll(locks, 0o700); err != nil {
-		return nil, fmt.Errorf("make the folder of locks: %w", err)
+	lock, err := g.botLock(name)
+	if err != nil {
+		return nil, err
 	}
 	b := &bot{
 		name: name, platform: chat.Platform(cfg.Platform), adapter: a, router: g.router, pipeline: g.pipeline,
-		lock: flock.New(filepath.Join(locks, cfg.Name+".lock")), log: g.log.With("bot", cfg.Name),
+		lock: lock, log: g.log.With("bot", cfg.Name),
 		loaded: make(chan struct{}), state: stateStarting,
 	}
 	if hook, ok := a.(adapters.Webhook); ok {

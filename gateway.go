@@ -76,7 +76,7 @@ func (g *Gateway) open(ctx context.Context, o options) error {
 		return fmt.Errorf("make the data folder: %w", err)
 	}
 	var err error
-	if g.lock, err = lockFolder(g.dir); err != nil {
+	if g.lock, err = g.takeFolder(ctx, o.standby); err != nil {
 		return err
 	}
 	if g.store, err = sqlite.Open(ctx, StorePath(g.cfg)); err != nil {
@@ -129,7 +129,8 @@ func (g *Gateway) wire(o options) error {
 	g.router = delivery.New(g.store, delivery.Options{
 		Rules: rules, SendTimeout: g.cfg.Delivery.SendTimeout, MaxPending: g.cfg.Delivery.MaxPending,
 		ProbeEvery: g.cfg.DeadTargets.ProbeEvery, MaxDead: g.cfg.DeadTargets.Max,
-		Log: g.log, OnPause: g.paused, OnLoad: g.loaded,
+		Held: o.hold, Log: g.log, OnPause: g.paused, OnLoad: g.loaded,
+		OnOutside: g.wakeOwner, Seize: g.seize,
 	})
 	pipe, err := pipelineOptions(g.cfg, g.log)
 	if err != nil {
@@ -205,6 +206,10 @@ func (g *Gateway) Run(ctx context.Context) (err error) {
 		intake.group.Go(func() { b.receive(intake.ctx) })
 	}
 	chores.group.Go(func() { g.prune(chores.ctx) })
+	chores.group.Go(func() { g.store.Tend(chores.ctx, g.log) })
+	for _, b := range g.bots {
+		chores.group.Go(func() { g.listenForWakes(chores.ctx, b) })
+	}
 	g.log.InfoContext(ctx, "gateway is up", "bots", len(g.bots), "data", g.dir, "http", addr(g.listener))
 
 	select {

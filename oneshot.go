@@ -14,7 +14,6 @@ import (
 	"github.com/chatgateway/gateway/internal/api"
 	"github.com/chatgateway/gateway/internal/config"
 	"github.com/chatgateway/gateway/limiter"
-	"github.com/chatgateway/gateway/outbox"
 	"github.com/chatgateway/gateway/store/sqlite"
 )
 
@@ -105,10 +104,7 @@ func Enqueue(ctx context.Context, cfg *Config, m api.NewMessage) (a api.Accepted
 		return a, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	if err := refusal(ctx, store, cfg, q.Target); err != nil {
-		return a, err
-	}
-	router := delivery.New(store, delivery.Options{})
+	router := delivery.New(store, delivery.Options{MaxPending: cfg.Delivery.MaxPending, ProbeEvery: cfg.DeadTargets.ProbeEvery})
 	if err := router.Add(adapter, chat.Platform(bot.Platform)); err != nil {
 		return a, err
 	}
@@ -117,22 +113,4 @@ func Enqueue(ctx context.Context, cfg *Config, m api.NewMessage) (a api.Accepted
 		return a, err
 	}
 	return api.Accepted{ID: ticket.ID.String(), Duplicate: ticket.Duplicate}, nil
-}
-
-// refusal reads from the store what only a bot's owner has in memory: how much
-// waits, and whether the chat is dead.
-func refusal(ctx context.Context, store *sqlite.Store, cfg *Config, t chat.Target) error {
-	backlog, err := store.Load(ctx, outbox.Owner{Bot: t.Bot})
-	if err != nil {
-		return err
-	}
-	if len(backlog.Heads) >= cfg.Delivery.MaxPending {
-		return outbox.ErrFull
-	}
-	for _, d := range backlog.Dead {
-		if d.Chat == t.Chat && time.Now().Before(d.ProbeAt) {
-			return &delivery.DeadTargetError{Target: t, Reason: d.Reason, Since: d.Since}
-		}
-	}
-	return nil
 }

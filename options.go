@@ -36,7 +36,17 @@ type Option func(*options)
 type options struct {
 	log      *slog.Logger
 	handlers map[string]inbound.Handler
+	standby  bool
+	hold     bool
 }
+
+// WithStandby lets New wait while another gateway runs on the data folder, and
+// take over as soon as that ends, however it ends. Without it New fails.
+func WithStandby() Option { return func(o *options) { o.standby = true } }
+
+// WithHold starts every bot on hold: nothing is sent until an operator releases
+// it.
+func WithHold() Option { return func(o *options) { o.hold = true } }
 
 // WithLogger sets where the gateway logs to. Without it, it is silent.
 func WithLogger(log *slog.Logger) Option {

@@ -41,39 +41,41 @@ type bot struct {
 	outside   backlogSize   // what is stored for the bot, while another process owns it
 	wake      chan struct{} // holds a token when the loop has something to look at
 
-	mu       sync.Mutex
-	owner    outbox.Owner
-	owned    bool                    // the backlog is loaded; entries may be sent
-	abort    context.CancelCauseFunc // ends a run that has lost the bot
-	stopping bool                    // no new call is made
-	onHold   bool                    // an operator lets nothing leave
-	strange  bool                    // others have stored entries that are not adopted yet
-	adopting bool                    // they are being adopted
-	storing  [4]int                  // entries whose commit is under way, by priority
-	lanes    map[chat.Target]*lane
-	threads  map[chat.ChatID][]*lane // those of lanes that have a thread
-	latest   map[newest]outbox.ID    // pending entries with a supersede key
-	ready    [4]readyList            // by priority
-	parked   parkedHeap
-	opens    time.Time       // the bot's bucket refused until then
-	refused  []refusal       // by the limiter, for the debug log
-	verbose  bool            // the log takes debug records
-	passed   int             // slots given since a lower priority had one
-	lower    outbox.Priority // that had it
-	limited  int             // answers in a row, to any chat, that closed more than the chat and did not say how long
-	pending  [4]int          // by priority
-	room     chan struct{}   // closed when pending shrinks; nil while nobody listens
-	inFlight int
-	seats    []int     // those that are free: so many more calls can be in flight
-	active   int       // commits and flights that must end before the bot has stopped
-	launch   []*flight // committed as sending; the loop starts them
-	bodies   int       // bytes of bodies in memory
-	paused   error     // why the login is refused; nil if it is not
-	down     outage
-	doubt    doubt
-	hold     hold
-	dead     map[chat.ChatID]*deadChat
-	moved    map[chat.ChatID]chat.ChatID
+	mu        sync.Mutex
+	owner     outbox.Owner
+	owned     bool                    // the backlog is loaded; entries may be sent
+	abort     context.CancelCauseFunc // ends a run that has lost the bot
+	stopping  bool                    // no new call is made
+	onHold    bool                    // an operator lets nothing leave
+	strange   bool                    // others have stored entries that are not adopted yet
+	adopting  bool                    // they are being adopted
+	adopted   bool                    // what came while the bot had no owner is in its lanes, before what came later
+	outsiders int                     // commits under way of entries that are to be adopted
+	storing   [4]int                  // entries whose commit is under way, by priority
+	lanes     map[chat.Target]*lane
+	threads   map[chat.ChatID][]*lane // those of lanes that have a thread
+	latest    map[newest]outbox.ID    // pending entries with a supersede key
+	ready     [4]readyList            // by priority
+	parked    parkedHeap
+	opens     time.Time       // the bot's bucket refused until then
+	refused   []refusal       // by the limiter, for the debug log
+	verbose   bool            // the log takes debug records
+	passed    int             // slots given since a lower priority had one
+	lower     outbox.Priority // that had it
+	limited   int             // answers in a row, to any chat, that closed more than the chat and did not say how long
+	pending   [4]int          // by priority
+	room      chan struct{}   // closed when pending shrinks; nil while nobody listens
+	inFlight  int
+	seats     []int     // those that are free: so many more calls can be in flight
+	active    int       // commits and flights that must end before the bot has stopped
+	launch    []*flight // committed as sending; the loop starts them
+	bodies    int       // bytes of bodies in memory
+	paused    error     // why the login is refused; nil if it is not
+	down      outage
+	doubt     doubt
+	hold      hold
+	dead      map[chat.ChatID]*deadChat
+	moved     map[chat.ChatID]chat.ChatID
 }
 
 // arrival is an entry on its way into the store.

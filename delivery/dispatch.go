@@ -161,7 +161,7 @@ func (b *bot) pick(now time.Time) []*flight {
 
 // sends reports whether the bot makes calls at all. The caller holds the mutex.
 func (b *bot) sends() bool {
-	return b.owned && !b.stopping && !b.onHold && b.paused == nil
+	return b.owned && b.adopted && !b.stopping && !b.onHold && b.paused == nil
 }
 
 // refusal is a wait that the limiter imposed on a lane.

@@ -97,7 +97,10 @@ func (b *bot) enqueue(ctx context.Context, entries []outbox.Entry, end *outbox.T
 	batch := outbox.Batch{At: now, New: entries}
 	if b.owned {
 		batch.Owner = b.owner
+	} else {
+		b.outsiders++
 	}
+	outside := !b.owned
 	if end != nil {
 		batch.Turns = []outbox.TurnEnd{*end}
 	}
@@ -116,32 +119,35 @@ func (b *bot) enqueue(ctx context.Context, entries []outbox.Entry, end *outbox.T
 		}
 	}
 
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	defer b.finished()
 	if err != nil {
 		applied.New = make([]outbox.Stored, len(entries)) // no id: nothing was stored
 	}
-	tickets := make([]Ticket, len(entries))
-	for i, stored := range applied.New {
-		b.arrived(arrivals[i], stored, batch.Owner)
-		tickets[i] = Ticket{ID: stored.ID, Duplicate: stored.Duplicate}
-	}
-	if err == nil && batch.Owner == (outbox.Owner{}) {
-		b.tellOwner()
+	tickets, forOthers := b.landing(arrivals, applied.New, batch.Owner, outside)
+	if forOthers && err == nil {
+		b.opts.OnOutside(b.name)
 	}
 	return tickets, err
 }
 
-// tellOwner lets the bot's owner know that entries were stored for it: this
-// process itself if it became that meanwhile. The caller holds the mutex.
-func (b *bot) tellOwner() {
-	if b.owned {
-		b.strange = true
-		b.notify()
-		return
+// landing puts the entries of a commit that has ended where they belong. It
+// reports whether another process is to be told of them.
+func (b *bot) landing(arrivals []arrival, stored []outbox.Stored, owner outbox.Owner, outside bool) ([]Ticket, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer b.finished()
+	tickets := make([]Ticket, len(arrivals))
+	for i, s := range stored {
+		b.arrived(arrivals[i], s, owner)
+		tickets[i] = Ticket{ID: s.ID, Duplicate: s.Duplicate}
 	}
-	b.opts.OnOutside(b.name)
+	if outside {
+		b.outsiders--
+	}
+	if owner != (outbox.Owner{}) {
+		return tickets, false
+	}
+	b.strange = b.strange || b.owned // this process became the owner meanwhile
+	return tickets, !b.owned
 }
 
 // disown ends the run whose owner the store no longer takes, unless a new one

@@ -83,29 +83,35 @@ func (b *bot) beginAdopting() bool {
 // adopt takes over what others have stored, and gives up at once on what is for
 // a dead chat or has been superseded.
 func (b *bot) adopt(ctx context.Context) {
-	err := b.adoptNow(ctx)
+	b.mu.Lock()
+	owner := b.owner
+	b.mu.Unlock()
+	more, err := true, error(nil)
+	for more && err == nil {
+		more, err = b.adoptSome(ctx, owner)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.adopting = false
+	if !b.strange && b.outsiders == 0 {
+		b.adopted = true
+	}
 	b.finished()
 	if err != nil {
 		b.lost(err)
 	}
 }
 
-// adoptNow is adopt for whoever must know that it has happened.
-func (b *bot) adoptNow(ctx context.Context) error {
-	b.mu.Lock()
-	owner := b.owner
-	b.mu.Unlock()
+// adoptSome adopts up to some thousand entries; more is false if none was left.
+func (b *bot) adoptSome(ctx context.Context, owner outbox.Owner) (more bool, err error) {
 	applied, err := b.commit(ctx, outbox.Batch{Owner: owner, At: time.Now(), Adopt: true})
 	if err != nil || len(applied.Adopted) == 0 {
-		return err
+		return false, err
 	}
 	b.mu.Lock()
 	if !b.owned || b.owner != owner { // the next run finds them on disk
 		b.mu.Unlock()
-		return nil
+		return false, nil
 	}
 	var f filling
 	now := time.Now()
@@ -114,8 +120,8 @@ func (b *bot) adoptNow(ctx context.Context) error {
 	}
 	b.mu.Unlock()
 	if len(f.ended)+len(f.moves) == 0 {
-		return nil
+		return true, nil
 	}
 	_, err = b.commit(ctx, outbox.Batch{Owner: owner, At: now, Ended: f.ended, Moves: f.moved()})
-	return err
+	return true, err
 }

@@ -179,7 +179,7 @@ func (b *bot) open(owner outbox.Owner, begun []outbox.Head, settled []outbox.Set
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.owner, b.owned, b.stopping, b.strange = owner, true, false, true
+	b.owner, b.owned, b.stopping, b.strange, b.adopted = owner, true, false, true, false
 	for _, h := range slices.Backward(begun) {
 		if ended[h.ID] {
 			b.count(h.Priority, -1)

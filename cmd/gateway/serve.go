@@ -21,6 +21,7 @@ import (
 func serveCommand(s *settings) *cobra.Command {
 	var sim bool
 	var simListen string
+	var hold bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the bots until SIGTERM or Ctrl-C",
@@ -30,25 +31,33 @@ Without a configuration file, TELEGRAM_BOT_TOKEN alone is enough.`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if sim {
-				return serveSimulated(cmd, s, simListen)
+				return serveSimulated(cmd, s, simListen, hold)
 			}
 			cfg, err := s.load(cmd)
 			if err != nil {
 				return err
 			}
-			return serve(cmd, cfg, func() {})
+			return serve(cmd, cfg, hold, func() {})
 		},
 	}
 	cmd.Flags().BoolVar(&sim, "sim", false, "run on a built-in simulator of the platforms, without any token")
+	cmd.Flags().BoolVar(&hold, "hold", false, "send nothing until an operator releases it, for a start from a backup")
 	cmd.Flags().StringVar(&simListen, "sim-listen", "127.0.0.1:8090", "`address` of the simulator and its page, with --sim")
 	return cmd
 }
 
 // serve runs the gateway; opened is called when nothing stands in its way.
-func serve(cmd *cobra.Command, cfg *gateway.Config, opened func()) error {
+func serve(cmd *cobra.Command, cfg *gateway.Config, hold bool, opened func()) error {
 	signal.Ignore(syscall.SIGPIPE) // a reader of the log that goes away must not take the bots along
 	log := newLogger(cfg.Log, cmd.ErrOrStderr())
-	g, err := gateway.New(cmd.Context(), cfg, gateway.WithLogger(log))
+	opts := []gateway.Option{gateway.WithLogger(log), gateway.WithStandby()}
+	if hold {
+		opts = append(opts, gateway.WithHold())
+	}
+	g, err := gateway.New(cmd.Context(), cfg, opts...)
+	if errors.Is(err, context.Canceled) {
+		return nil // stopped while it stood by
+	}
 	if err != nil {
 		return err
 	}
@@ -57,7 +66,7 @@ func serve(cmd *cobra.Command, cfg *gateway.Config, opened func()) error {
 }
 
 // serveSimulated runs the simulator and one bot on it.
-func serveSimulated(cmd *cobra.Command, s *settings, listen string) error {
+func serveSimulated(cmd *cobra.Command, s *settings, listen string, hold bool) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(cmd.Context()))
 	defer cancel()
 	var lc net.ListenConfig
@@ -74,7 +83,7 @@ func serveSimulated(cmd *cobra.Command, s *settings, listen string) error {
 	var group sync.WaitGroup
 	var simErr error
 	group.Go(func() { simErr = sim.Serve(ctx, ln) })
-	err = serve(cmd, cfg, func() { fmt.Fprintf(cmd.OutOrStdout(), "Write to the bot at http://%s/\n", ln.Addr()) })
+	err = serve(cmd, cfg, hold, func() { fmt.Fprintf(cmd.OutOrStdout(), "Write to the bot at http://%s/\n", ln.Addr()) })
 	cancel() // the simulator answers until the gateway has stopped
 	group.Wait()
 	return errors.Join(err, simErr)

@@ -184,7 +184,7 @@ func (l *Limits) Peek(ctx context.Context, a limiter.Ask) (s limiter.Standing, e
 		return errUnchanged
 	}
 	err = l.exclusively(ctx, "look", func(ctx context.Context) error {
-		return patiently(ctx, func() error { return l.transaction(ctx, l.stmt.look, look) })
+		return patiently(ctx, busyTimeout, func() error { return l.transaction(ctx, l.stmt.look, look) })
 	})
 	return s, err
 }

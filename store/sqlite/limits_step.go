@@ -5,10 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"time"
-
-	"modernc.org/sqlite"
-	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/chatgateway/gateway/limiter"
 )
@@ -91,7 +87,7 @@ func (l *Limits) exclusively(ctx context.Context, what string, f func(ctx contex
 // cut off would leave the connection in a state that nobody knows.
 func (l *Limits) transaction(ctx context.Context, begin *sql.Stmt, f func(ctx context.Context) error) error {
 	inside := context.WithoutCancel(ctx)
-	err := patiently(ctx, func() error {
+	err := patiently(ctx, busyTimeout, func() error {
 		_, err := begin.ExecContext(inside)
 		return err
 	})
@@ -110,29 +106,6 @@ func (l *Limits) transaction(ctx context.Context, begin *sql.Stmt, f func(ctx co
 		return failed
 	}
 	return errors.Join(err, failed)
-}
-
-// patiently calls f again every millisecond as long as another process has the
-// lock. SQLite's own waiting soon asks ten times a second only, and whoever has
-// waited longest would get the lock last.
-func patiently(ctx context.Context, f func() error) error {
-	const again = time.Millisecond
-	for waited := time.Duration(0); ; waited += again {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		err := f()
-		e, ok := errors.AsType[*sqlite.Error](err)
-		if !ok || e.Code()&0xff != sqlite3.SQLITE_BUSY || waited >= busyTimeout {
-			return err
-		}
-		timer := time.NewTimer(again)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
-	}
 }
 
 // load reads the rows, and the clock: all who ask do so while they have the

@@ -160,27 +160,6 @@ func (s *Store) openOver(ctx context.Context, db *sql.DB) error {
 	return s.stmt.prepare(s.conn)
 }
 
-// patiently tries again as long as a lock would be waited for: while another
-// process makes the same new file a WAL database, SQLite says at once that the
-// file is locked.
-func patiently(ctx context.Context, busy time.Duration, try func() error) error {
-	waiting, cancel := context.WithTimeout(ctx, busy)
-	defer cancel()
-	pause := time.NewTicker(busy / 500)
-	defer pause.Stop()
-	for {
-		err := try()
-		if e, ok := errors.AsType[coded](err); !ok || e.Code()&0xff != sqlite3.SQLITE_BUSY || waiting.Err() != nil {
-			return err
-		}
-		select {
-		case <-pause.C:
-		case <-waiting.Done():
-			return err
-		}
-	}
-}
-
 // dsn sets busy_timeout first, so that the pragmas after it wait for a lock
 // instead of failing.
 func dsn(path string, busy time.Duration, more string) string {
