@@ -32,8 +32,9 @@ fuzz:             ## FUZZTIME (30s) per fuzz target
 	  done; \
 	done
 
-bench:            ## benchmarks; those with a peer print the ratio
+bench:            ## benchmarks, and a short comparison with peers (bench/README.md has the long one)
 	go test -run '^$$' -bench . -benchmem ./limiter/ ./policy/ ./store/sqlite/ ./store/redis/
+	cd bench && go run . -rounds 3 -time 1s -producers 64 -peers ours,goqite,river
 
 crash:            ## 50 rounds of kill -9 while messages flow
 	GATEWAY_CRASH_ROUNDS=50 go test -run TestCrash -count=1 -v .
