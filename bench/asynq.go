@@ -92,7 +92,7 @@ type redisServer struct {
 // write before it answers, "no" for one that keeps nothing.
 func startRedis(ctx context.Context, dir, appendOnly string) (*redisServer, error) {
 	socket := filepath.Join(dir, "redis.sock")
-	cmd := exec.Command("redis-server", "--port", "0", "--unixsocket", socket, "--dir", dir, //nolint:gosec,noctx // our own; it is stopped by close
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "redis-server", "--port", "0", "--unixsocket", socket, "--dir", dir,
 		"--appendonly", appendOnly, "--appendfsync", "always", "--no-appendfsync-on-rewrite", "no",
 		"--save", "", "--auto-aof-rewrite-percentage", "0", "--daemonize", "no", "--loglevel", "warning")
 	cmd.Stderr = os.Stderr

@@ -46,17 +46,15 @@ func compareDispatch(p plan) error {
 	if err != nil {
 		return err
 	}
-	rows := make([]row, len(cases))
-	for round := range p.rounds {
-		for i, c := range cases {
-			rows[i].name = c.name
-			values, err := turn(order{What: "dispatch", Dir: p.dir, Count: c.count, Penalised: c.penalised, From: paths[i]}, tracing{})
-			if err != nil {
-				return err
-			}
-			rows[i].rounds = append(rows[i].rounds, values)
-		}
-		fmt.Fprintf(os.Stderr, "dispatch: round %d of %d\n", round+1, p.rounds)
+	names := make([]string, len(cases))
+	for i, c := range cases {
+		names[i] = c.name
+	}
+	rows, err := rounds(p.rounds, "dispatch", names, func(i, _ int) (order, tracing) {
+		return order{What: "dispatch", Dir: p.dir, Count: cases[i].count, Penalised: cases[i].penalised, From: paths[i]}, tracing{}
+	})
+	if err != nil {
+		return err
 	}
 	table("The first 20,000 sends after a start, 1,000 open lanes", rows, sendRate, loadTime)
 	return nil
@@ -70,13 +68,11 @@ func measureMemory(p plan) error {
 	if err != nil {
 		return err
 	}
-	rows := []row{{name: cases[0].name}}
-	for range p.rounds {
-		values, err := turn(order{What: "memory", Dir: p.dir, Count: aMillion, From: paths[0]}, tracing{})
-		if err != nil {
-			return err
-		}
-		rows[0].rounds = append(rows[0].rounds, values)
+	rows, err := rounds(p.rounds, "memory", []string{cases[0].name}, func(int, int) (order, tracing) {
+		return order{What: "memory", Dir: p.dir, Count: aMillion, From: paths[0]}, tracing{}
+	})
+	if err != nil {
+		return err
 	}
 	table("Messages that wait", rows, heapEach, rssEach, loadTime)
 	return nil
@@ -84,7 +80,7 @@ func measureMemory(p plan) error {
 
 // fill makes the databases once; each turn starts from a copy.
 func fill(dir string, cases []backlog) (paths []string, remove func(), err error) {
-	folder, err := os.MkdirTemp(dir, "gateway-bench-")
+	folder, err := os.MkdirTemp(dir, "gateway-peers-")
 	remove = func() { os.RemoveAll(folder) }
 	if err != nil {
 		return nil, remove, err
@@ -206,16 +202,16 @@ func resident() uint64 {
 		return 0
 	}
 	pages, _ := strconv.ParseUint(fields[1], 10, 64)
-	return pages * uint64(os.Getpagesize()) //nolint:gosec // a page has a positive size
+	return pages * uint64(os.Getpagesize()) // a page has a positive size
 }
 
 func copyFile(to, from string) error {
-	in, err := os.Open(from) //nolint:gosec // our own
+	in, err := os.Open(from)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	out, err := os.Create(to) //nolint:gosec // our own
+	out, err := os.Create(to)
 	if err != nil {
 		return err
 	}

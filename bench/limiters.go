@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"runtime"
 	"strconv"
@@ -27,7 +26,7 @@ const kept = 65_536
 // compareLimiters measures one bucket and one channel, then a crowd of
 // channels, from one goroutine and from eight.
 func compareLimiters(p plan) error {
-	single := []string{"ours", "x/time/rate"}
+	single, crowd := []string{"ours", "x/time/rate"}, []string{"ours", "map of x/time/rate"}
 	if _, err := exec.LookPath("redis-server"); err == nil {
 		single = append(single, "redis_rate")
 	}
@@ -39,37 +38,30 @@ func compareLimiters(p plan) error {
 	}
 	for _, goroutines := range []int{1, 8} {
 		title := fmt.Sprintf("%d busy channels, goroutines: %d", p.channels, goroutines)
-		if err := limiterRounds(p, title, []string{"ours", "map of x/time/rate"}, p.channels, goroutines); err != nil {
+		if err := limiterRounds(p, title, crowd, p.channels, goroutines); err != nil {
 			return err
 		}
 	}
-	rows := []row{{name: "ours"}, {name: "map of x/time/rate"}}
-	for range p.rounds {
-		for i := range rows {
-			values, err := turn(order{What: "channels", Peer: rows[i].name, Dir: p.dir, Count: min(p.channels, kept)}, tracing{})
-			if err != nil {
-				return err
-			}
-			rows[i].rounds = append(rows[i].rounds, values)
-		}
+	n := min(p.channels, kept)
+	title := fmt.Sprintf("What %d busy channels take", n)
+	rows, err := rounds(p.rounds, title, crowd, func(i, _ int) (order, tracing) {
+		return order{What: "channels", Peer: crowd[i], Dir: p.dir, Count: n}, tracing{}
+	})
+	if err != nil {
+		return err
 	}
-	table(fmt.Sprintf("What %d busy channels take", min(p.channels, kept)), rows, perChan)
+	table(title, rows, perChan)
 	return nil
 }
 
 func limiterRounds(p plan, title string, names []string, channels, goroutines int) error {
-	rows := make([]row, len(names))
-	for round := range p.rounds {
-		for i, name := range names {
-			rows[i].name = name
-			o := order{What: "limiter", Peer: name, Dir: p.dir, Count: channels, Producers: goroutines, Time: min(p.time, time.Second)}
-			values, err := turn(o, tracing{})
-			if err != nil {
-				return err
-			}
-			rows[i].rounds = append(rows[i].rounds, values)
-		}
-		fmt.Fprintf(os.Stderr, "limiter: %s, round %d of %d\n", title, round+1, p.rounds)
+	rows, err := rounds(p.rounds, title, names, func(i, _ int) (order, tracing) {
+		return order{
+			What: "limiter", Peer: names[i], Dir: p.dir, Count: channels, Producers: goroutines, Time: min(p.time, time.Second),
+		}, tracing{}
+	})
+	if err != nil {
+		return err
 	}
 	table(title, rows, perCall, callAlloc)
 	return nil

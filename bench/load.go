@@ -41,7 +41,7 @@ func runChild(text string) error {
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		return fmt.Errorf("read the order: %w", err)
 	}
-	dir, err := os.MkdirTemp(o.Dir, "gateway-bench-")
+	dir, err := os.MkdirTemp(o.Dir, "gateway-peers-")
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func turn(o order, t tracing) (map[string]float64, error) {
 	args := []string{self, "-child", string(text)}
 	trace := ""
 	if t.count || t.delay > 0 {
-		f, err := os.CreateTemp("", "gateway-bench-*.strace")
+		f, err := os.CreateTemp("", "gateway-peers-*.strace")
 		if err != nil {
 			return nil, err
 		}
@@ -59,7 +59,7 @@ func turn(o order, t tracing) (map[string]float64, error) {
 		trace = f.Name()
 		args = append(t.strace(trace), args...)
 	}
-	cmd := exec.Command(args[0], args[1:]...) //nolint:gosec,noctx // ourselves
+	cmd := exec.Command(args[0], args[1:]...) //nolint:noctx // it ends by itself
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -79,6 +79,25 @@ func turn(o order, t tracing) (map[string]float64, error) {
 	return r.Values, nil
 }
 
+// rounds gives each name its turn in each round, so that a machine that is busy
+// with other work for a while disturbs all of them alike.
+func rounds(n int, title string, names []string, one func(i, round int) (order, tracing)) ([]row, error) {
+	rows := make([]row, len(names))
+	for round := range n {
+		for i, name := range names {
+			o, t := one(i, round)
+			values, err := turn(o, t)
+			if err != nil {
+				return nil, err
+			}
+			rows[i].name = name
+			rows[i].rounds = append(rows[i].rounds, values)
+		}
+		fmt.Fprintf(os.Stderr, "%s: round %d of %d\n", title, round+1, n)
+	}
+	return rows, nil
+}
+
 // strace stops the child, and the servers that it starts, at nothing but a
 // sync: a filter in the kernel lets all other calls pass at full speed.
 func (t tracing) strace(out string) []string {
@@ -91,7 +110,7 @@ func (t tracing) strace(out string) []string {
 
 // countSyncs counts the syncs that began within the measured part.
 func countSyncs(path string, begin, end int64) (int, error) {
-	f, err := os.Open(path) //nolint:gosec // our own
+	f, err := os.Open(path)
 	if err != nil {
 		return 0, err
 	}
