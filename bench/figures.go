@@ -12,22 +12,23 @@ import (
 
 // The names of the figures.
 const (
-	messages  = "messages" // a count, not in the report
-	perSecond = "delivered/s"
-	syncsEach = "syncs/message"
-	acceptP50 = "accept p50"
-	acceptP99 = "accept p99"
-	toWireP50 = "to worker, idle, p50"
-	allocs    = "allocations/message"
-	bytes     = "bytes/message"
-	cpuTime   = "CPU/message"
-	perCall   = "time/call"
-	callAlloc = "allocations/call"
-	perChan   = "bytes/channel"
-	sendRate  = "sent/s after a start"
-	loadTime  = "time to load"
-	heapEach  = "heap bytes/waiting message"
-	rssEach   = "resident bytes/waiting message"
+	messages    = "messages" // a count, not in the report
+	perSecond   = "delivered/s"
+	syncsEach   = "syncs/message"
+	acceptP50   = "accept p50"
+	acceptP99   = "accept p99"
+	toWireP50   = "to worker, idle, p50"
+	allocs      = "allocations/message"
+	bytes       = "bytes/message"
+	cpuTime     = "CPU/message"
+	perCall     = "time/call"
+	callAlloc   = "allocations/call"
+	refusedPart = "refused"
+	perChan     = "bytes/channel"
+	sendRate    = "sent/s after a start"
+	loadTime    = "time to load"
+	heapEach    = "heap bytes/waiting message"
+	rssEach     = "resident bytes/waiting message"
 )
 
 // isTime tells the figures that are in seconds.
@@ -71,7 +72,7 @@ func table(title string, rows []row, figures ...string) {
 	for _, r := range rows[1:] {
 		cells := []string{r.name}
 		for _, f := range figures {
-			if f == callAlloc { // 0 of 0
+			if f == callAlloc || f == refusedPart { // 0 of 0
 				cells = append(cells, "")
 				continue
 			}
