@@ -60,14 +60,14 @@ func unlimited() (*limiter.RateLimiter, error) {
 
 // watched tells when ends of messages are on disk.
 type watched struct {
-	outbox.Outbox
+	delivery.Store
 
 	settled func(n int)
 }
 
 // Apply passes the batch on, and counts.
 func (w watched) Apply(ctx context.Context, b outbox.Batch) (outbox.Applied, error) {
-	applied, err := w.Outbox.Apply(ctx, b)
+	applied, err := w.Store.Apply(ctx, b)
 	if n := len(b.Settled); err == nil && n > 0 {
 		w.settled(n)
 	}
@@ -103,7 +103,7 @@ func startOurs(ctx context.Context, dir string, a *noop, settled func(int)) (*ou
 	}
 	loaded := make(chan struct{})
 	o := &ours{store: store, done: make(chan error, 1), targets: targets(ourChats)}
-	o.router = delivery.New(watched{store, settled}, delivery.Options{
+	o.router = delivery.New(watched{Store: store, settled: settled}, delivery.Options{
 		MaxPending: 2_000_000,
 		OnLoad:     func(chat.BotName) { close(loaded) },
 	})

@@ -177,7 +177,9 @@ func TestPipeline_stop(t *testing.T) {
 			return []chat.Message{{Text: "re: " + t.Event.Text}}, nil
 		})
 		r.say("a", "short", "next")
+		synctest.Wait()
 		r.say("b", "hangs")
+		synctest.Wait()
 		r.say("c", "waits")
 		pass(time.Second)
 		began := time.Now()
