@@ -58,7 +58,7 @@ func (g *Gateway) seize(name chat.BotName) (release func(), err error) {
 	if !ok {
 		return nil, fmt.Errorf("bot %s: %w", name, outbox.ErrNotOwner)
 	}
-	return func() { _ = lock.Unlock() }, nil //nolint:errcheck // the process's end frees it, too
+	return func() { _ = lock.Unlock() }, nil // the process's end frees it, too
 }
 
 // wakePath is the socket on which a bot's owner hears that others have stored
@@ -74,9 +74,9 @@ func (g *Gateway) wakeOwner(name chat.BotName) {
 	if err != nil {
 		return
 	}
-	_ = conn.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)) //nolint:errcheck // a full queue wakes the owner, too
-	_, _ = conn.Write([]byte{1})                                     //nolint:errcheck // as above
-	_ = conn.Close()                                                 //nolint:errcheck // nothing depends on it
+	_ = conn.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)) // a full queue wakes the owner, too
+	_, _ = conn.Write([]byte{1})                                     // as above
+	_ = conn.Close()                                                 // nothing depends on it
 }
 
 // adoptEvery is how often a bot's owner looks for messages that others have

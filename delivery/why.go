@@ -41,8 +41,10 @@ func (r *DeliveryRouter) Why(ctx context.Context, id outbox.ID) (outbox.Entry, E
 	if !e.State.Pending() {
 		return e, Explanation{Target: e.Target}, nil
 	}
-	b, err := r.bot(e.Target.Bot)
-	if err != nil {
+	r.mu.RLock()
+	b, known := r.bots[e.Target.Bot]
+	r.mu.RUnlock()
+	if !known {
 		return e, Explanation{Target: e.Target, Obstacles: []Obstacle{{Name: "owner", Detail: "the bot is not configured here"}}}, nil
 	}
 	return e, b.why(e.Target, id), nil
